@@ -12,6 +12,7 @@
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/input_file.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "runtime/model/model_files.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 #include "sections/state_io.hpp"
 #include "sections/weights_folder.hpp"
@@ -210,6 +211,24 @@ Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterCon
   if (!tensors) return tensors.error();
   return MadeModel{*std::move(tensors),
                    [adapted](const std::string& name, std::span<float> values) { return adapted->make(name, values); }};
+}
+
+Status write_complete_model(const StoredSection& text, const fs::path& complete, const fs::path& to,
+                            ExportedModel& model) {
+  const Result<WeightsFolder> weights = WeightsFolder::open(complete);
+  if (!weights) return weights.error();
+  model = {weights->dtype(), weights->files(), weights->bytes()};
+  if (const Status copied = weights->copy_changed(to, text.state.parameters); !copied) return copied;
+  std::vector<std::string> files = model_files(complete);
+  std::erase(files, whole_model_file);
+  for (const char* more : {"config.json", "model.safetensors.index.json", "video_preprocessor_config.json"}) {
+    std::error_code failure;
+    if (fs::exists(complete / more, failure)) files.emplace_back(more);
+  }
+  for (const std::string& name : files) {
+    if (const auto copied = copy_model_file(complete / name, to / name); !copied) return copied.error();
+  }
+  return {};
 }
 
 }  // namespace maestro

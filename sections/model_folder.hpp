@@ -28,4 +28,9 @@ struct ModelFolder {
 /// model. Errors name the file and the first tensor at fault.
 [[nodiscard]] Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterConfig& config);
 
+/// Writes a complete vision-language model (ExportOptions::complete): its files of weights, with the section's values
+/// for the language model, and its other files.
+[[nodiscard]] Status write_complete_model(const StoredSection& text, const std::filesystem::path& complete,
+                                          const std::filesystem::path& to, ExportedModel& model);
+
 }  // namespace maestro

@@ -77,7 +77,7 @@ class SectionRunner {
   /// section's sum. The first stage counts parameters that the first and the last stage both hold (Section::tied). Each
   /// replica with sharded optimizer state counts the range that it keeps.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
-  /// Clips by `norm` (of the section, or of all sections) and steps the optimizer. Replicas with sharded optimizer
+  /// Clips by `norm` (the section's, or all sections together) and steps the optimizer. Replicas with sharded optimizer
   /// state have then offered the new values of the kept range (Parameters::stage_shard).
   virtual Result<OptimizerStep> step(StepId step, double norm);
 

@@ -362,7 +362,9 @@ Status save_weights(std::span<Section* const> tensor_ranks, const std::filesyste
 
 Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status same = check_same_model(section.config_json(), folder); !same) return same;
-  const auto stored = WeightsFolder::open(folder);
+  const auto type = hf_model_type(section.config_json(), "the section's config.json");
+  const bool decoder = type && family_of(*type);
+  const auto stored = WeightsFolder::open(folder, decoder ? FolderNames::language_model : FolderNames::stored);
   if (!stored) return stored.error();
   const auto& [parameters, entries] = section.weights();
   std::map<Parameter*, std::vector<const StateEntry*>> entries_of;

@@ -12,6 +12,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/adapter_config.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "runtime/model/text_part.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 
 namespace maestro {
@@ -156,7 +157,7 @@ std::string read_weights_folder(const JobTable& section) {
                               "as `hf download NAME --local-dir DIR` makes, or \"random\"");
 }
 
-Result<WeightsFolder> WeightsFolder::open(const fs::path& folder) {
+Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, FolderNames names) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     return Error{ErrorCode::not_found, printable(folder.string()) + ": no such folder of weights"};
@@ -168,6 +169,7 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder) {
   if (paths->size() == 1 && paths->front().filename() == "model.safetensors") index->clear();
   WeightsFolder opened;
   opened.folder_ = folder;
+  if (names == FolderNames::language_model) opened.whole_ = vision_language_type(folder);
   for (const fs::path& path : *paths) {
     if (const Status added = opened.add(path, *index); !added) return added.error();
   }
@@ -206,14 +208,24 @@ Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
   for (const std::string& name : file->names()) {
     const auto indexed = index.find(name);
     if (indexed != index.end() && indexed->second != path.filename()) continue;
-    const std::string full = std::string(missing_prefix(name)) + name;
-    if (!places_.try_emplace(full, Place{files_.size(), name}).second) {
+    const Result<std::string> full = full_name(name, path);
+    if (!full) return full.error();
+    if (full->empty()) continue;
+    if (!places_.try_emplace(*full, Place{files_.size(), name}).second) {
       return Error{ErrorCode::corrupt,
                    path.string() + ": tensor '" + printable(name) + "' is stored twice in this folder"};
     }
   }
   files_.push_back(*std::move(file));
   return {};
+}
+
+Result<std::string> WeightsFolder::full_name(const std::string& stored, const fs::path& file) const {
+  if (whole_.empty()) return std::string(missing_prefix(stored)) + stored;
+  const auto name = text_part_name(whole_, stored);
+  if (name) return *name;
+  return Error{ErrorCode::invalid_argument, file.string() + ": tensor '" + printable(stored) +
+                                                "' belongs to no known part of a " + whole_ + " model"};
 }
 
 std::vector<std::string> WeightsFolder::names() const {
@@ -241,6 +253,35 @@ Result<ConstTensor> WeightsFolder::described(std::string_view name) const {
 void WeightsFolder::release(std::string_view name) const {
   const auto found = places_.find(name);
   if (found != places_.end()) files_[found->second.file].release(found->second.stored_name);
+}
+
+Status WeightsFolder::copy_changed(const fs::path& to, const std::vector<NamedTensor>& tensors) const {
+  std::vector<std::map<std::string, ConstTensor, std::less<>>> changed(files_.size());
+  const auto change = [&](const Place& place, const ConstTensor& values) {
+    changed[place.file].emplace(place.stored_name, values);
+  };
+  const auto config = read_hf_config(folder_);
+  if (!config) return config.error();
+  for (const auto& [name, values] : tensors) {
+    const auto found = places_.find(name);
+    if (found == places_.end()) return unknown(name);
+    change(found->second, values);
+    const auto head = places_.find(head_name);  // a second copy of the table, if there is one
+    if (config->tied && name == embedding_name(*config) && head != places_.end()) change(head->second, values);
+  }
+  for (std::size_t at = 0; at < files_.size(); ++at) {
+    const Status copied = files_[at].copy_changed(to / files_[at].path().filename(), changed[at]);
+    if (!copied) return copied;
+  }
+  return {};
+}
+
+std::uint64_t WeightsFolder::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [dtype, held] : file.bytes_by_dtype()) bytes += held;
+  }
+  return bytes;
 }
 
 WeightDtype WeightsFolder::dtype() const {

@@ -20,6 +20,10 @@ namespace maestro {
 /// does not exist.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
+/// Names of the tensors in a vision-language model's folder: as stored, for its vision encoder or projector, or the
+/// names that its language model has as a separate model; then a tensor of no known part is refused.
+enum class FolderNames : std::uint8_t { language_model, stored };
+
 /// Tensors are views into this object's mapped files. Thread-safe.
 class WeightsFolder {
  public:
@@ -29,7 +33,8 @@ class WeightsFolder {
   /// Names without the base model's prefix ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. If config.json
   /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. Errors
   /// name the folder, or the file at fault.
-  [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder);
+  [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder,
+                                                  FolderNames names = FolderNames::language_model);
 
   /// Returns the full names, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
@@ -41,6 +46,11 @@ class WeightsFolder {
   /// Does the same as SafetensorsFile::described() and release(), by a name in names().
   [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   void release(std::string_view name) const;
+  /// Copies the files of weights to `to`; tensors with these full names get other values, f32, in the dtypes of the
+  /// files. A token table that is stored twice changes twice. Errors as SafetensorsFile::copy_changed.
+  [[nodiscard]] Status copy_changed(const std::filesystem::path& to, const std::vector<NamedTensor>& tensors) const;
+  [[nodiscard]] std::size_t files() const { return files_.size(); }
+  [[nodiscard]] std::uint64_t bytes() const;  ///< bytes of all tensors, other parts' included
   /// Returns the file, or the folder if there are several; for error messages.
   [[nodiscard]] std::string label() const;
 
@@ -54,7 +64,11 @@ class WeightsFolder {
   [[nodiscard]] Status join_tied();
   [[nodiscard]] Error unknown(std::string_view name) const;
 
+  /// Returns a stored tensor's full name; empty for another part's tensor.
+  [[nodiscard]] Result<std::string> full_name(const std::string& stored, const std::filesystem::path& file) const;
+
   std::filesystem::path folder_;
+  std::string whole_;  // model_type of the vision-language model whose language model this is; else empty
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Place, std::less<>> places_;
 };

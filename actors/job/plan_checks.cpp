@@ -12,6 +12,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/data/sampler.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
 
@@ -358,6 +359,11 @@ void check_lora(const SectionConfig& config, const GraphNode& node, const Sectio
   if (!node.trained()) throw JobError(key + " does not apply to a frozen section: adapters are trained");
   if (!meta_section.takes_adapters())
     throw JobError(key + ": a section of this type does not support adapters; decoders do");
+  if (const std::string type = vision_language_type(config.weights); !type.empty()) {
+    throw JobError(
+        key + ": the weights are the language model of a " + type + " folder" +
+        ", whose adapters would not fit the complete model; make a folder of its own first (docs/models.md)");
+  }
 }
 
 }  // namespace maestro

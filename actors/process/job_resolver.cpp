@@ -17,6 +17,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/schedule/stage_cut.hpp"
@@ -204,6 +205,11 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   node.ports = meta_section->ports();
   plan_.held.push_back(held_elements(*meta_section));
   plan_.below.push_back(held_below_adapters(*meta_section));
+  const std::string type = vision_language_type(planned.config.weights);
+  if (!type.empty() && node.stage == 0 && parse_hf_config(meta_section->config_json(), "config.json").ok()) {
+    plan_.notes.push_back(node.section_name() + ": reads the language model in " + planned.config.weights + ", a " +
+                          type + " model");
+  }
   for (const std::string& note : meta_section->notes()) plan_.notes.push_back(node.section_name() + ": " + note);
   plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));

@@ -2,6 +2,7 @@
 #include "actors/process/model_folders.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 
@@ -11,7 +12,10 @@
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_export.hpp"
 #include "runtime/model/model_files.hpp"
+#include "runtime/model/text_part.hpp"
+#include "runtime/model/weights_fingerprint.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
+#include "sections/model_folder.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -46,6 +50,13 @@ std::string with_tokenizer(std::string config, const ResolvedJob& plan, bool of_
   return config;
 }
 
+/// Notes the folder of a vision-language model whose language model is trained.
+void note_complete_model(const std::string& weights, const fs::path& folder) {
+  const nlohmann::json note = {{"folder", fs::absolute(weights).lexically_normal().string()},
+                               {"weights", weights_fingerprint(weights).value_or_throw()}};
+  (void)write_file(folder / whole_model_file, note.dump(2) + "\n").value_or_throw();
+}
+
 /// Prepares the files of a section that begins from its weights or from random values. Returns the weights' dtype.
 WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::path& folder) {
   const std::string& weights = plan.sections[index].config.weights;
@@ -62,7 +73,9 @@ WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::pa
     }
     copy_model_files(weights, files, folder).or_throw();
     const HfConfigText original = read_hf_config_text(weights).value_or_throw();
-    config = kept_config(original.text, config, original.file).value_or_throw();
+    const std::string model = language_model_config(original.text, original.file).value_or_throw();
+    config = kept_config(model, config, original.file).value_or_throw();
+    if (decoder && !takes_corpus && !vision_language_type(weights).empty()) note_complete_model(weights, folder);
     dtype = WeightsFolder::open(weights).value_or_throw().dtype();
   }
   if (takes_corpus) config = with_tokenizer(std::move(config), plan, !weights.empty(), folder);
@@ -122,6 +135,7 @@ Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan
   if (chosen == ExportChoice::none || !plan.train.checkpoint_at_end) return folders;
   ExportOptions options;
   options.replace = true;
+  options.complete = write_complete_model;
   const auto named = std::ranges::find(weight_dtype_names, export_choice_names[static_cast<std::size_t>(chosen)]);
   if (named != weight_dtype_names.end()) options.dtype = static_cast<WeightDtype>(named - weight_dtype_names.begin());
   for (const GraphNode& node : plan.graph.nodes()) {

@@ -28,7 +28,7 @@ namespace maestro {
                                                                      const std::filesystem::path& folder);
 
 /// Exports every trained model of the final checkpoint into <train.out>/models, and returns the folders by the names of
-/// its sections ("student", "trunk+head"); empty with train.export = "none" or without a final checkpoint.
+/// its sections ("student", "head+trunk"); empty with train.export = "none" or without a final checkpoint.
 [[nodiscard]] Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan,
                                                                        const std::filesystem::path& checkpoint);
 

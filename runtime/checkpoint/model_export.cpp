@@ -177,6 +177,35 @@ bool are_disjoint(const std::vector<StoredSection>& sections) {
   return true;
 }
 
+/// Writes the complete vision-language model of a section (EX-5).
+Result<ExportedModel> write_complete(const StoredSection& stored, const fs::path& note, std::string_view section,
+                                     const fs::path& staging, const ExportOptions& options) {
+  const Result<std::string> text = read_text(note);
+  if (!text) return text.error();
+  const auto parsed = nlohmann::json::parse(*text, nullptr, false);
+  if (!parsed.is_object()) return Error{ErrorCode::corrupt, note.string() + ": is not a JSON object"};
+  const std::string folder = parsed.value("folder", "");
+  const auto refused = [&](const std::string& problem) {
+    return Error{ErrorCode::invalid_argument, "cannot export section " + std::string(section) + ": " + problem +
+                                                  "; maestro export --text writes only its language model"};
+  };
+  std::error_code failure;
+  if (!fs::is_directory(folder, failure)) {
+    return refused("the folder " + printable(folder) + " of its complete model does not exist");
+  }
+  const Result<std::string> now = weights_fingerprint(folder);
+  if (!now) return now.error();
+  if (parsed.value("weights", "") != *now) {
+    return refused("the weights in " + printable(folder) + " have changed since the run began");
+  }
+  ExportedModel model;
+  const Status written = options.complete(stored, folder, staging, model);
+  if (!written) return written.error();
+  if (!options.dtype || *options.dtype == model.dtype) return model;
+  return refused("its complete model keeps the dtype of " + printable(folder) + ", " +
+                 std::string(name_of(model.dtype)));
+}
+
 Status check_target(const fs::path& to, bool replace) {
   std::error_code failure;
   if (!fs::exists(to, failure)) return {};
@@ -223,13 +252,19 @@ Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view 
   fs::remove_all(staging, failure);
   fs::create_directories(staging, failure);
   if (failure) return system_error("cannot create folder", staging, failure.value());
+  const fs::path note = checkpoint / section / whole_model_file;
+  if (options.complete && !parts.front().state.adapters && fs::exists(note, failure)) {
+    return write_complete(parts.front(), note, section, staging, options);
+  }
   const Result<ExportedModel> model = parts.front().state.adapters
                                           ? write_adapted(parts.front(), *manifest, section, staging, options)
                                           : write_trained(parts, *manifest, section, staging, options);
   if (!model) return model.error();
   for (const std::string& name : *sections) {
     const fs::path source = checkpoint / name;
-    if (const Status copied = copy_model_files(source, model_files(source), staging); !copied) return copied.error();
+    std::vector<std::string> files = model_files(source);
+    std::erase(files, whole_model_file);
+    if (const Status copied = copy_model_files(source, files, staging); !copied) return copied.error();
   }
   return *model;
 }
@@ -261,7 +296,9 @@ Result<std::vector<std::string>> sections_of_model(const fs::path& checkpoint, s
   if (has_adapters(*manifest, section) || !names_architecture(*config)) return alone;
   std::vector<std::string> names;
   std::vector<StoredSection> parts;
-  for (const std::string& name : manifest->sections()) {
+  std::vector<std::string> sections = manifest->sections();
+  std::ranges::sort(sections);  // the manifest has the order of their writers
+  for (const std::string& name : sections) {
     const Result<std::string> other = read_text(checkpoint / name / section_config_file);
     if (!other) return other.error();
     if (*other != *config || has_adapters(*manifest, name)) continue;

@@ -5,8 +5,12 @@
 // EX-1 (whole or absent): under its final name an export is complete; a folder that it replaces is removed afterwards.
 // EX-2 (nothing overwritten): without `replace`, a folder that is not empty is refused.
 // EX-3 (adapters' base): adapters are merged only with the weights that they were trained on, by their fingerprint.
-// EX-4 (complete models): sections that are parts of one model are exported together: sections with the same config.json,
+// EX-4 (complete models): sections that are parts of one model are exported together: sections with the same
+// config.json,
 //       which names an architecture, and without a tensor in common.
+// EX-5 (complete vision-language models): if the weights were the language model in such a folder, the export is that
+//       folder under the names and dtypes that it has, with every other tensor and file bit for bit; its weights must
+//       not have changed since.
 //
 // A section that trains adapters is exported as a PEFT folder, in f32 unless another dtype is named, or with `merge` as
 // the complete model.
@@ -27,6 +31,13 @@
 
 namespace maestro {
 
+struct ExportedModel {
+  WeightDtype dtype = WeightDtype::f32;
+  std::size_t files = 0;    ///< number of weight files
+  std::uint64_t bytes = 0;  ///< size of all tensors
+  bool adapters = false;    ///< the export is a PEFT folder
+};
+
 /// A model whose tensors are made while it is written, file by file.
 struct MadeModel {
   std::vector<NamedTensor> tensors;  ///< names and shapes, f32, without memory
@@ -36,25 +47,25 @@ struct MadeModel {
 /// Returns the model of adapters and their adapted weights together. The arguments outlive it.
 using MergeAdapters = std::function<Result<MadeModel>(const StoredSection&, const AdapterConfig&)>;
 
+/// Writes the vision-language model in the folder `complete` to the folder `to`, with the stored values for its
+/// language model.
+using WriteComplete = std::function<Status(const StoredSection&, const std::filesystem::path& complete,
+                                           const std::filesystem::path& to, ExportedModel& model)>;
+
 struct ExportOptions {
   std::optional<WeightDtype> dtype;           ///< dtype of the export; none: dtype of the initial weights, else f32
   std::uint64_t shard_bytes = 5'000'000'000;  ///< limit of tensor bytes per file; a larger tensor has a separate file
   bool replace = false;                       ///< an earlier export is replaced
   MergeAdapters merge = {};                   ///< merger, only for sections that train adapters; none: no merging
+  /// Writer of complete vision-language models; none: only the language model, as a separate model.
+  WriteComplete complete = {};
 };
 
-struct ExportedModel {
-  WeightDtype dtype = WeightDtype::f32;
-  std::size_t files = 0;    ///< number of weight files
-  std::uint64_t bytes = 0;  ///< size of all tensors
-  bool adapters = false;    ///< the export is a PEFT folder
-};
-
-/// Returns the checkpoint's sections that are one model with `section` (EX-4), in the checkpoint's order; often only
-/// `section`. Reads names only. Errors as read_section.
+/// Returns the checkpoint's sections that are one model with `section` (EX-4), sorted; often only `section`. Reads
+/// names only. Errors as read_section.
 [[nodiscard]] Result<std::vector<std::string>> sections_of_model(const std::filesystem::path& checkpoint,
                                                                  std::string_view section);
-/// Returns names as "trunk+head".
+/// Returns names as "head+trunk".
 [[nodiscard]] std::string joined_names(const std::vector<std::string>& sections);
 /// Returns the end of an error for a folder that holds a part of a model: the model's sections, and the command that
 /// exports them. Empty for a complete model, and for a folder outside a checkpoint.

@@ -173,4 +173,40 @@ Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vect
   return write_content(target, {std::move(tensors), {{"format", "pt"}}, dtype}, std::move(hook));
 }
 
+Status SafetensorsFile::copy_changed(const std::filesystem::path& target,
+                                     const std::map<std::string, ConstTensor, std::less<>>& changed) const {
+  constexpr std::array<std::string_view, 3> dtypes{"F32", "BF16", "F16"};
+  for (const auto& [name, values] : changed) {
+    const auto entry = entries_.find(name);
+    if (entry == entries_.end()) return unknown(name);
+    const Result<ConstTensor> stored = described(name);
+    if (!stored) return stored.error();
+    if (std::ranges::find(dtypes, entry->second.dtype) != dtypes.end() && stored->shape() == values.shape()) continue;
+    return Error{ErrorCode::invalid_argument, path_.string() + ": tensor '" + name + "' is " + entry->second.dtype +
+                                                  " " + stored->shape().to_string() + ", its new values are F32 " +
+                                                  values.shape().to_string()};
+  }
+  Result<AtomicFile> file = AtomicFile::create(target);
+  if (!file) return file.error();
+  const std::span<const std::byte> bytes = file_.bytes();
+  if (const Status head = file->write(bytes.first(bytes.size() - data_.size())); !head) return head;
+  for (const std::string& name : names()) {  // in the order of the data, which have no gaps
+    const Entry& entry = entries_.find(name)->second;
+    const auto found = changed.find(name);
+    const auto dtype = static_cast<WeightDtype>(std::ranges::find(dtypes, entry.dtype) - dtypes.begin());
+    Status written;
+    if (found == changed.end()) {
+      written = file->write(data_.subspan(entry.begin, entry.end - entry.begin));
+    } else if (dtype == WeightDtype::f32) {
+      written = file->write(std::as_bytes(found->second.span<float>()));
+    } else {
+      written = write_rounded(*file, {name, found->second}, dtype);
+    }
+    if (!written)
+      return Error{written.error().code, target.string() + ": tensor '" + name + "': " + written.error().message};
+  }
+  const Result<WrittenFile> committed = file->commit();
+  return committed ? Status() : Status(committed.error());
+}
+
 }  // namespace maestro

@@ -7,16 +7,14 @@
 #include "runtime/files/posix_file.hpp"
 #include "runtime/model/hf_families.hpp"
 #include "runtime/model/hf_keys.hpp"
+#include "runtime/model/text_part.hpp"
 
 namespace maestro {
 
 namespace fs = std::filesystem;
 using Keys = HfKeys;
 
-namespace {
-
-/// Returns true for keys that do not change a forward pass without dropout.
-bool is_ignored(std::string_view key) {
+bool ignored_hf_key(std::string_view key) {
   static const std::set<std::string_view> names = {
       "architectures", "attn_implementation", "auto_map", "cache_implementation", "chunk_size_feed_forward", "dtype",
       "finetuning_task", "full_attn_mod", "gradient_checkpointing", "id2label", "interpolate_factor", "is_llama_config",
@@ -32,6 +30,8 @@ bool is_ignored(std::string_view key) {
   return names.contains(key) || key.starts_with("_") || key.starts_with("summary_") || key.starts_with("unsloth_") ||
          key.ends_with("_token_id") || dropout();
 }
+
+namespace {
 
 std::string family_names() {
   std::string names;
@@ -73,14 +73,16 @@ DecoderConfig decoder_of(const Keys& keys) {
   DecoderConfig config = *family == DecoderFamily::gpt2 ? read_gpt2(keys) : read_rotary_family(keys, *family);
   config.vocabulary = keys.size("vocab_size");
   config.init_std = keys.positive("initializer_range", 0.02);
-  keys.refuse_unknown(is_ignored);
+  keys.refuse_unknown(ignored_hf_key);
   return config;
 }
 
 }  // namespace
 
 Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, decoder_of);
+  const Result<std::string> own = language_model_config(text, where);
+  if (!own) return own.error();
+  return parse_hf_keys(*own, *own == text ? std::string(where) : std::string(where) + ": text_config", decoder_of);
 }
 
 Result<DecoderConfig> read_hf_config(const fs::path& path) {
@@ -121,6 +123,13 @@ std::set<std::string> files_of(const WeightMap& map) {
 
 Result<std::string> hf_model_type(std::string_view text, std::string_view where) {
   return parse_hf_keys(text, where, [](const Keys& keys) { return keys.find("model_type").text(); });
+}
+
+std::string vision_language_type(const fs::path& folder) {
+  const auto config = read_hf_config_text(folder);
+  if (!config) return {};
+  const auto type = hf_model_type(config->text, config->file);
+  return type && has_text_part(*type) ? *type : std::string();
 }
 
 std::string hf_config_text(const DecoderConfig& config) {

@@ -16,7 +16,8 @@
 
 namespace maestro {
 
-/// Parses a config.json. Errors (invalid_argument) name `where` and the key: not JSON, a key that is missing, of the
+/// Parses a config.json, or the language model in the config.json of a vision-language model (text_part.hpp). Errors
+/// (invalid_argument) name `where` and the key: not JSON, a key that is missing, of the
 /// wrong type or out of range, a model_type outside of decoder_family_names, a variant that this program would compute
 /// wrongly (another activation, quantised weights, a mixture of experts), an unknown key that may change the model, two
 /// names of a value that contradict each other. Optional keys take the defaults of the transformers library.
@@ -40,6 +41,8 @@ using WeightMap = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] Result<WeightMap> read_hf_index(const std::filesystem::path& folder);
 /// Returns the files that a weight_map names.
 [[nodiscard]] std::set<std::string> files_of(const WeightMap& map);
+/// Returns the vision-language model_type of a folder; empty for another model (has_text_part).
+[[nodiscard]] std::string vision_language_type(const std::filesystem::path& folder);
 /// Returns model_type of a config.json, for any family.
 [[nodiscard]] Result<std::string> hf_model_type(std::string_view text, std::string_view where);
 

@@ -78,6 +78,9 @@ class HfKeys {
   mutable std::set<std::string, std::less<>> read_;
 };
 
+/// Returns true for keys that do not change a forward pass without dropout.
+[[nodiscard]] bool ignored_hf_key(std::string_view key);
+
 /// Returns the end of a refusal for a setting that a transformers class has but ignores. If this program applied it,
 /// the model would be another.
 inline std::string not_applied_by(std::string_view architecture) {

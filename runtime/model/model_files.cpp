@@ -20,10 +20,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t of_tokenizer = 9;  // count of tokenizer files, the first entries
-constexpr std::array<std::string_view, 12> names{
+constexpr std::array<std::string_view, 13> names{
     "tokenizer.json",    "tokenizer.model",        "tokenizer_config.json",    "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja",    "chat_template.json",       "merges.txt",
-    "vocab.json",        "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+    "vocab.json",        "generation_config.json", "preprocessor_config.json", "processor_config.json",
+    whole_model_file};
 
 std::vector<std::string> present(const fs::path& folder, std::span<const std::string_view> wanted) {
   std::vector<std::string> found;

@@ -60,6 +60,14 @@ Result<TokenizerConfig> read_tokenizer_config(const fs::path& folder) {
     config.chat_template = *std::move(text);
     config.template_file = jinja.string();
   }
+  for (const char* name : {"processor_config.json", "chat_template.json"}) {  // of a vision-language model
+    if (!config.chat_template.empty()) break;
+    const Status given = read_settings(folder / name, [&](const JsonValue& root) {
+      config.chat_template = template_text(root.find("chat_template"));
+      if (!config.chat_template.empty()) config.template_file = (folder / name).string();
+    });
+    if (!given) return given.error();
+  }
   return config;
 }
 

@@ -171,10 +171,10 @@ class AModelInTwoSections(Exports):
 
     def test_is_one_folder_at_the_end_and_by_export(self):
         halves = tensors(self.checkpoint(2) / "trunk") | tensors(self.checkpoint(2) / "head")
-        self.assertEqual(tensors(self.folder / "out/models/trunk+head"), halves)
+        self.assertEqual(tensors(self.folder / "out/models/head+trunk"), halves)
         self.assertIn("lm_head.weight", halves)
         finished = self.export("out/head", "--to", "model")
-        self.assertIn("trunk+head of", finished.err)
+        self.assertIn("head+trunk of", finished.describe())
         self.assertEqual(tensors(self.folder / "model"), halves)
         answer = self.call("generate", "model", "--prompt", "once", "--max-tokens", "4", "--temperature", "0")
         self.assertEqual(answer.status, 0, answer.describe())

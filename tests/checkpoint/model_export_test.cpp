@@ -186,7 +186,7 @@ class HalvesOfAModel : public ModelExport {
 
 TEST_F(HalvesOfAModel, go_out_as_one_folder_by_any_name) {  // EX-4
   const fs::path checkpoint = write_halves(R"({"model_type": "x", "architectures": ["X"]})", {"trunk", "head"});
-  EXPECT_THAT(sections_of_model(checkpoint, "head").value_or_throw(), ElementsAre("trunk", "head"));
+  EXPECT_THAT(sections_of_model(checkpoint, "head").value_or_throw(), ElementsAre("head", "trunk"));
   EXPECT_EQ(resolve_section(checkpoint).value_or_throw().checkpoint, checkpoint) << "a single model needs no name";
   for (const char* name : {"trunk", "head"}) {
     ASSERT_TRUE(export_section(checkpoint, name, to(name)).ok());
@@ -195,7 +195,7 @@ TEST_F(HalvesOfAModel, go_out_as_one_folder_by_any_name) {  // EX-4
     for (const NamedTensor& named : file.tensors().value_or_throw()) tensors.push_back(named.name);
     EXPECT_THAT(tensors, UnorderedElementsAre("h.0.weight", "h.1.weight"));
   }
-  EXPECT_EQ(way_to_whole_model(checkpoint / "head"), "; the model is in the sections trunk+head: maestro export " +
+  EXPECT_EQ(way_to_whole_model(checkpoint / "head"), "; the model is in the sections head+trunk: maestro export " +
                                                          (checkpoint / "head").string() +
                                                          " --to DIR writes it as one folder");
   EXPECT_EQ(way_to_whole_model(to("head")), "") << "a complete model";

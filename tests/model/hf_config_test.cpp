@@ -289,13 +289,13 @@ TEST(HfConfig, an_unknown_model_type_names_the_supported_ones) {
 }
 
 TEST(HfConfig, a_multimodal_model_is_refused_with_the_way_to_its_language_model) {
-  EXPECT_THAT(refusal(R"({"model_type": "llava", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
-              HasSubstr("model_type = \"llava\" is a multimodal model, and a decoder reads a language model: save its "
-                        "language model (\"llama\") in a separate folder, as docs/models.md shows, and name it"));
-  EXPECT_THAT(refusal(R"({"model_type": "gemma3", "text_config": {"hidden_size": 8}})"),
+  EXPECT_THAT(refusal(R"({"model_type": "aya_vision", "vision_config": {}, "text_config": {"model_type": "llama"}})"),
+              HasSubstr("model_type = \"aya_vision\" is a multimodal model, and a decoder reads a language model: save "
+                        "its language model (\"llama\") in a separate folder, as docs/models.md shows, and name it"));
+  EXPECT_THAT(refusal(R"({"model_type": "aya_vision", "text_config": {"hidden_size": 8}})"),
               HasSubstr("its language model in"));
-  for (const char* unsupported : {R"({"model_type": "qwen2_vl", "vision_config": {}})",
-                                  R"({"model_type": "qwen2_vl", "text_config": {"model_type": 3}})"}) {
+  for (const char* unsupported : {R"({"model_type": "mllama", "vision_config": {}})",
+                                  R"({"model_type": "mllama", "text_config": {"model_type": 3}})"}) {
     EXPECT_THAT(refusal(unsupported),
                 AllOf(HasSubstr("and its language model"), HasSubstr("is not supported; these are: gpt2")));
   }

@@ -54,6 +54,16 @@ TEST_F(TokenizerConfigFile, a_template_of_its_own_file_counts_first) {
   EXPECT_EQ(read_tokenizer_config(folder).value_or_throw().template_file, (folder / "chat_template.jinja").string());
 }
 
+TEST_F(TokenizerConfigFile, a_template_of_the_models_processor_counts_last) {
+  write("chat_template.json", R"({"chat_template": "C"})");
+  EXPECT_EQ(read_tokenizer_config(folder).value_or_throw().chat_template, "C");
+  write("processor_config.json", R"({"chat_template": "P", "image_seq_len": 64})");
+  EXPECT_EQ(read_tokenizer_config(folder).value_or_throw().chat_template, "P");
+  EXPECT_EQ(read_tokenizer_config(folder).value_or_throw().template_file, (folder / "processor_config.json").string());
+  write("tokenizer_config.json", R"({"chat_template": "A"})");
+  EXPECT_EQ(read_tokenizer_config(folder).value_or_throw().chat_template, "A");
+}
+
 TEST_F(TokenizerConfigFile, wrong_values_are_refused_by_file_and_key) {
   write("tokenizer_config.json", R"({"eos_token": 3})");
   EXPECT_EQ(refusal(), file + ": eos_token: expected a string, got 3");

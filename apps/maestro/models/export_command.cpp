@@ -23,6 +23,7 @@ struct ExportArguments {
   std::filesystem::path to;
   std::string dtype;
   bool merge = false;
+  bool text = false;
   double shard_gb = 5;
 };
 
@@ -43,6 +44,7 @@ int run_export(const ExportArguments& arguments, Console& console) {
   options.dtype = read_dtype(arguments.dtype);
   options.shard_bytes = static_cast<std::uint64_t>(arguments.shard_gb * bytes_of_gb);
   if (arguments.merge) options.merge = merge_adapters;
+  if (!arguments.text) options.complete = write_complete_model;
   const CheckpointSection source = resolve_section(arguments.from).value_or_throw();
   const ExportedModel model = export_section(source.checkpoint, source.section, arguments.to, options).value_or_throw();
   char size[32];
@@ -66,6 +68,8 @@ void add_export(Commands& commands) {
   command.add_option("--dtype", arguments.dtype,
                      "f32, bf16 or f16 (default: as the weights that the section began from; for adapters f32)");
   command.add_flag("--merge", arguments.merge, "for a section with lora: the merged model instead of the adapters");
+  command.add_flag("--text", arguments.text,
+                   "of a vision-language model: only its language model, as a model of its own");
   command.add_option("--shard-gb", arguments.shard_gb, "largest file of weights, in 10^9 bytes")
       ->check(decimal_number(1e-6, 1e6))
       ->capture_default_str();

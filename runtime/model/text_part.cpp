@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/text_part.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+
+#include "runtime/model/hf_keys.hpp"
+
+namespace maestro {
+
+namespace {
+
+using nlohmann::json;
+
+/// A prefix of stored names; `own`: its replacement, or null for a tensor of another part.
+struct Prefix {
+  std::string_view stored;
+  const char* own;
+};
+
+// The first prefix that matches counts.
+constexpr Prefix of_llava[] = {{"language_model.model.", "model."},
+                               {"language_model.lm_head.", "lm_head."},
+                               {"model.language_model.", "model."},
+                               {"lm_head.", "lm_head."},
+                               {"vision_tower.", nullptr},
+                               {"multi_modal_projector.", nullptr},
+                               {"image_newline", nullptr},
+                               {"model.vision_tower.", nullptr},
+                               {"model.multi_modal_projector.", nullptr},
+                               {"model.image_newline", nullptr}};
+constexpr Prefix of_qwen[] = {{"model.language_model.", "model."},
+                              {"model.visual.", nullptr},
+                              {"visual.", nullptr},
+                              {"lm_head.", "lm_head."},
+                              {"model.", "model."}};
+constexpr Prefix of_idefics[] = {{"model.text_model.", "model."},
+                                 {"model.vision_model.", nullptr},
+                                 {"model.connector.", nullptr},
+                                 {"lm_head.", "lm_head."}};
+
+/// A vision-language model of transformers.
+struct Whole {
+  std::string_view type;
+  std::string_view text_type;  ///< class of text_config
+  std::span<const Prefix> names;
+  bool tied = false;          ///< default of tie_word_embeddings
+  bool ties_by_text = false;  ///< text_config's tie_word_embeddings counts, too
+  bool flat = false;          ///< old files have text_config's keys at the root
+};
+constexpr Whole wholes[] = {
+    {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
+    {.type = "llava_onevision", .text_type = "qwen2", .names = of_llava, .ties_by_text = true},
+    {.type = "internvl", .text_type = "qwen2", .names = of_llava, .tied = true},
+    {.type = "gemma3", .text_type = "gemma3_text", .names = of_llava, .tied = true},
+    {.type = "paligemma", .text_type = "gemma", .names = of_llava, .tied = true},
+    {.type = "qwen2_vl", .text_type = "qwen2_vl_text", .names = of_qwen, .ties_by_text = true, .flat = true},
+    {.type = "qwen2_5_vl", .text_type = "qwen2_5_vl_text", .names = of_qwen, .flat = true},
+    {.type = "qwen3_vl", .text_type = "qwen3_vl_text", .names = of_qwen},
+    {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
+    {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
+
+/// The defaults of a text class in transformers 5 that a language model's own config.json always states.
+struct TextClass {
+  std::string_view type;
+  std::string_view decoder;  ///< model_type of the language model
+  std::int64_t vocabulary, width, ffn, layers, heads, kv_heads, positions;
+  double epsilon, theta;
+};
+constexpr TextClass classes[] = {
+    {"llama", "llama", 32000, 4096, 11008, 32, 32, 32, 2048, 1e-6, 1e4},
+    {"mistral", "mistral", 32000, 4096, 14336, 32, 32, 8, 131072, 1e-6, 1e4},
+    {"qwen2", "qwen2", 151936, 4096, 22016, 32, 32, 32, 32768, 1e-6, 1e4},
+    {"qwen3", "qwen3", 151936, 4096, 22016, 32, 32, 32, 32768, 1e-6, 1e4},
+    {"qwen2_vl_text", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
+    {"qwen2_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},  // in files of old versions
+    {"qwen2_5_vl_text", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
+    {"qwen2_5_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
+    {"qwen3_vl_text", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128000, 1e-6, 5e5},
+    {"gemma2", "gemma2", 256000, 2304, 9216, 26, 8, 4, 8192, 1e-6, 1e4},
+    {"gemma3_text", "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 131072, 1e-6, 1e6}};
+
+/// Returns whether a key at the root concerns only images, sound or their places in a text.
+bool is_of_other_parts(std::string_view key) {
+  static const std::set<std::string_view> names = {"audio_config",
+                                                   "boi_token_index",
+                                                   "boa_token_index",
+                                                   "downsample_ratio",
+                                                   "eoi_token_index",
+                                                   "hidden_size",
+                                                   "ignore_index",
+                                                   "image_grid_pinpoints",
+                                                   "image_seq_length",
+                                                   "image_seq_len",
+                                                   "image_token_index",
+                                                   "mm_tokens_per_image",
+                                                   "multimodal_projector_bias",
+                                                   "num_image_tokens",
+                                                   "projection_dim",
+                                                   "projector_hidden_act",
+                                                   "scale_factor",
+                                                   "use_image_newline_parameter",
+                                                   "video_token_index",
+                                                   "vision_aspect_ratio",
+                                                   "vision_config",
+                                                   "vision_feature_layer",
+                                                   "vision_feature_select_strategy",
+                                                   "vision_soft_tokens_per_image",
+                                                   "vocab_size",
+                                                   "initializer_range",
+                                                   "perceiver_config",
+                                                   "image_processor"};
+  return names.contains(key);
+}
+
+const Whole* whole_of(std::string_view type) {
+  const auto found = std::ranges::find(wholes, type, &Whole::type);
+  return found == std::ranges::end(wholes) ? nullptr : found;
+}
+
+std::string class_names() {
+  std::string names;
+  for (const TextClass& each : classes) names += (names.empty() ? "" : ", ") + std::string(each.type);
+  return names;
+}
+
+const TextClass& class_of(const HfKeys& text, const Whole& whole) {
+  const JsonValue given = text.find("model_type");
+  const std::string type = given && !whole.flat ? given.text() : std::string(whole.text_type);
+  const auto found = std::ranges::find(classes, type, &TextClass::type);
+  if (found != std::ranges::end(classes)) return *found;
+  const std::string problem =
+      "has a language model \"" + type + "\", which is not supported; these are: " + class_names();
+  if (given) given.refuse(problem);
+  text.fail("model_type", problem);
+}
+
+/// Makes the rotary positions plain: a text's rows have equal positions on all axes.
+void make_rotary_plain(json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto found = text.find(key);
+    if (found == text.end() || !found->is_object() || !found->contains("mrope_section")) continue;
+    for (const char* axis : {"mrope_section", "mrope_interleaved"}) found->erase(axis);
+    for (const char* type : {"type", "rope_type"}) {
+      if (found->contains(type) && found->at(type) == "mrope") (*found)[type] = "default";
+    }
+  }
+}
+
+void fill_defaults(json& text, const TextClass& of) {
+  const auto absent = [&](const char* key) { return !text.contains(key) || text.at(key).is_null(); };
+  const auto fill = [&](const char* key, const json& value) {
+    if (absent(key)) text[key] = value;
+  };
+  fill("vocab_size", of.vocabulary);
+  fill("hidden_size", of.width);
+  fill("intermediate_size", of.ffn);
+  fill("num_hidden_layers", of.layers);
+  fill("num_attention_heads", of.heads);
+  if (!text.contains("num_key_value_heads")) text["num_key_value_heads"] = of.kv_heads;
+  fill("max_position_embeddings", of.positions);
+  fill("rms_norm_eps", of.epsilon);
+  if (absent("rope_theta") && absent("rope_parameters")) text["rope_theta"] = of.theta;
+}
+
+/// Returns whether the output layer is the token table. A null counts as absent.
+bool is_tied(const HfKeys& root, const HfKeys& text, const Whole& whole) {
+  const bool tied = root.flag("tie_word_embeddings", whole.tied);
+  return tied || (whole.ties_by_text && text.flag("tie_word_embeddings", false));
+}
+
+std::string text_config_of(const HfKeys& root, const Whole& whole) {
+  const bool inside = root.find("text_config").json().is_object();
+  if (!inside && !whole.flat) root.find("text_config").expected("the language model's settings");
+  const HfKeys text = inside ? root.inside("text_config") : root;
+  const TextClass& of = class_of(text, whole);
+  const bool tied = is_tied(root, text, whole);
+  json out = json::parse(text.json().dump());
+  if (!inside) {
+    std::erase_if(out.get_ref<json::object_t&>(), [](const auto& entry) {
+      return entry.first != "hidden_size" && entry.first != "vocab_size" && entry.first != "initializer_range" &&
+             is_of_other_parts(entry.first);
+    });
+  } else {
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+      if (root.find(key) && !text.find(key)) out[key] = root.find(key).json();
+    }
+    root.refuse_unknown([&](std::string_view key) {
+      const bool repeated = text.has(key) && text.find(key).json() == root.find(key).json();
+      return repeated || ignored_hf_key(key) || is_of_other_parts(key);
+    });
+  }
+  out["model_type"] = of.decoder;
+  out["tie_word_embeddings"] = tied;
+  if (whole.type == "paligemma") {  // keys of its prefixes and images
+    for (const char* key : {"use_bidirectional_attention", "num_image_tokens"}) out.erase(key);
+  }
+  if (whole.names.data() == of_idefics) {  // without an effect: keys of the model that Idefics2 was
+    for (const char* key : {"neftune_noise_alpha", "pixel_shuffle_factor", "perceiver_config"}) out.erase(key);
+  }
+  make_rotary_plain(out);
+  fill_defaults(out, of);
+  return out.dump(2) + "\n";
+}
+
+}  // namespace
+
+bool has_text_part(std::string_view model_type) {
+  return whole_of(model_type) != nullptr;
+}
+
+Result<std::string> language_model_config(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, [&](const HfKeys& root) {
+    const JsonValue type = root.find("model_type");
+    const Whole* whole = type.json().is_string() ? whole_of(type.text()) : nullptr;
+    return whole == nullptr ? std::string(text) : text_config_of(root, *whole);
+  });
+}
+
+std::optional<std::string> text_part_name(std::string_view model_type, std::string_view stored) {
+  const Whole* whole = whole_of(model_type);
+  if (whole == nullptr) return std::nullopt;
+  for (const Prefix& prefix : whole->names) {
+    if (!stored.starts_with(prefix.stored)) continue;
+    return prefix.own == nullptr ? "" : prefix.own + std::string(stored.substr(prefix.stored.size()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace maestro

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The language model in a folder of a vision-language model: its config.json, and its tensors' names.
+//
+// TX-1 (nothing passed over): a key at the root and a tensor belong to a known part of the model or are refused.
+// TX-2 (classes' defaults): a key that text_config leaves out has the value of its configuration class in transformers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/result.hpp"
+
+namespace maestro {
+
+/// Returns whether `model_type` is a vision-language model whose language model this program reads.
+[[nodiscard]] bool has_text_part(std::string_view model_type);
+
+/// Returns the config.json of the language model, as transformers' AutoModelForCausalLM loads it: `text` itself, or for
+/// a vision-language model its text_config with the defaults of its class and the root's tie_word_embeddings. Rotary
+/// positions with an axis each (M-RoPE) become plain ones, which are equal for text. Errors (invalid_argument) name
+/// the file and the key.
+[[nodiscard]] Result<std::string> language_model_config(std::string_view text, std::string_view where);
+
+/// Returns the name that the language model gives a stored tensor of a vision-language model: "model.norm.weight" for
+/// "language_model.model.norm.weight", in every form that transformers 4 and 5 write; empty for a tensor of another
+/// part; nothing for an unknown tensor.
+[[nodiscard]] std::optional<std::string> text_part_name(std::string_view model_type, std::string_view stored);
+
+}  // namespace maestro
