@@ -2,7 +2,8 @@
 """Hooks of mkdocs.yml: pages of docs/ keep their links as they are read in the repository.
 
 Documents outside docs/ become pages (PAGES); invariants.md and api.md are made from the headers. A link to any other
-file of the repository leads to a copy of it below source/, as plain text; a link to a folder is its label.
+file of the repository leads to a copy of it below source/, as plain text; a link to a folder is its label. Pages work
+when they are opened from disk: links name files, and the search needs no server (search.js).
 """
 import os
 import posixpath
@@ -14,7 +15,8 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/build"), str(ROOT / "share/site")]
+SITE = ROOT / "share/site"
+sys.path[:0] = [str(ROOT / "tests/build"), str(SITE)]
 import api_page  # noqa: E402
 import check_docs  # noqa: E402
 
@@ -35,6 +37,9 @@ def on_pre_build(config):
 def on_files(files, config):
     for uri in (*SOURCES, *MADE):
         files.append(File(uri, config["docs_dir"], config["site_dir"], config["use_directory_urls"]))
+    for script in config["extra_javascript"]:
+        if (SITE / script).is_file():
+            files.append(File(script, str(SITE), config["site_dir"], config["use_directory_urls"]))
     return files
 
 
@@ -88,6 +93,24 @@ def on_page_content(html, page, config, files):
     return re.sub(r"(?<!<pre>)<code>([^<\n]+)</code>", mark, html)
 
 
+def on_post_page(output, page, config):
+    """A link to the home page names its file: from disk a folder would be listed."""
+    return re.sub(r'href="(?:\./)?\."', 'href="index.html"', output)
+
+
+def on_post_template(output_content, template_name, config):
+    return on_post_page(output_content, None, config)
+
+
+def replace_search(folder):
+    """The search of mkdocs needs a server, the search of this folder does not."""
+    (folder / "index.js").write_text("const searchIndex = " + (folder / "search_index.json").read_text(encoding="utf-8") + ";\n",
+                                     encoding="utf-8")
+    shutil.copyfile(SITE / "search.js", folder / "main.js")
+    for file in ("search_index.json", "worker.js"):
+        (folder / file).unlink()
+
+
 def add_missing_scripts(site):
     """Debian's package (1.4.2) has jQuery under another name than its pages do, and lacks scripts that they can do without."""
     for name in re.findall(r'<script src="js/([^"]+)"', (site / "index.html").read_text(encoding="utf-8")):
@@ -98,6 +121,7 @@ def add_missing_scripts(site):
 
 def on_post_build(config):
     add_missing_scripts(Path(config["site_dir"]))
+    replace_search(Path(config["site_dir"], "search"))
     for path in copies:
         copy = Path(config["site_dir"], "source", f"{path}.txt")
         os.makedirs(copy.parent, exist_ok=True)
