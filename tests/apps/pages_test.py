@@ -3,8 +3,9 @@
 """The documents name commands, options and keys that exist; their sessions run; their figures equal the program's.
 
 A block ```console is a session: its lines after "$ " run in order in the page's folder, with few steps. A block below
-`<!-- as: FILE -->` is that file of the session. Models that a page names are small, with random values.
-`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/pages_test.py --write` redraws the figures.
+`<!-- as: FILE -->` is that file of the session. Models that a page names are small, with random values. The output of a
+session is the program's to the byte if it depends on the page's files only; of a measured one the labels of lines exist.
+`MAESTRO_PROGRAM=build/release/bin/maestro tests/apps/pages_test.py --write` redraws the figures and renews the outputs.
 """
 
 import concurrent.futures
@@ -90,6 +91,31 @@ def calls(document):
                     yield program, name, rest
 
 
+def is_described(words):
+    """Returns true for commands whose output depends on files only: nothing is measured."""
+    return words[0] == "fleet" or "--cluster" in words
+
+
+def described_sessions(folder):
+    """Runs the described commands of all pages. Yields (page, block, the block with the command's output)."""
+    for page in sorted((REPOSITORY / "docs").glob("*.md")):
+        for match in FENCE.finditer(page.read_text()):
+            file, language, body = match.groups()
+            if file:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_text(body)
+            first, _, _ = body.partition("\n")
+            words = first.split()[2:] if language == "console" else []
+            if words and is_described(words):
+                done = subprocess.run([PROGRAM, *words], cwd=folder, text=True, capture_output=True, check=True)
+                yield page, match[0], f"```console\n{first}\n{done.stdout}```"
+
+
+def labels(output):
+    """Returns the first words of the lines."""
+    return {line.split()[0] for line in output.splitlines() if line.strip()}
+
+
 class Pages(SystemTest):
     def test_commands_and_options_of_the_documents_exist(self):
         with concurrent.futures.ThreadPoolExecutor() as pool:  # starting a program takes longer than its help
@@ -118,6 +144,25 @@ class Pages(SystemTest):
         for figure, drawn in figures(self.folder).items():
             self.assertEqual((REPOSITORY / "docs/figures" / figure).read_text(), drawn, f"{figure}: tests/apps/pages_test.py --write")
 
+    def test_outputs_of_described_clusters_are_the_programs(self):
+        shown = list(described_sessions(self.folder))
+        self.assertGreaterEqual(len(shown), 4)
+        for page, block, printed in shown:
+            self.assertEqual(block, printed, f"{page.name}: tests/apps/pages_test.py --write")
+
+    def test_sentences_about_described_clusters_agree_with_their_outputs(self):
+        text = " ".join((REPOSITORY / "docs/planning.md").read_text().split())
+        fixed, cells = (float(hours) for hours in re.findall(r"completion ([\d.]+) h on average", text))
+        self.assertIn(f"jobs complete {100 * (1 - cells / fixed):.0f}% earlier on average", text)
+        before, after = (float(hours) for hours in re.findall(r"large 10 [\d.]+ h ([\d.]+) h", text))
+        self.assertIn(f"large jobs {100 * (after / before - 1):.0f}% later", text)
+        pools = text.partition("--cluster pools.toml")[2]
+        self.assertIn(f"no step would take less than {re.search(r'hosts ([0-9.]+) ', pools)[1]} ms", pools)
+        students, = set(re.findall(r"(?:plain|student) (\d+) new ", pools))
+        teacher, old = re.search(r"teacher (\d+) new \+ (\d+) old", pools).groups()
+        self.assertIn(f"The students share {students} of the new devices, and the teacher computes on the other {teacher} "
+                      f"and on the {old} old devices.", pools)
+
     def put(self, path, text):
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text)
@@ -141,11 +186,16 @@ class Pages(SystemTest):
             for line in re.findall(r"^\$ (.*)", body.replace("\\\n", " "), re.M) if language == "console" else []:
                 words = shlex.split(line, comments=True)
                 self.assertIn(words.pop(0), ("maestro", "./run"), line)
+                if is_described(words):
+                    continue
                 more = FEW_STEPS if words[0] in ("train", "distill", "vlm") else ()
                 more += ("--teacher-set", "train.steps=4") if words == ["distill"] else ()
                 more += ("--measure-ms", "0") if words[0] == "plan" and "--cluster" not in words else ()
                 finished = self.call(*words, *more, variables=variables)
                 self.assertEqual(finished.status, 0, f"{page}: $ {line}\n{finished.describe()}")
+                if words[0] in ("plan", "what-if"):
+                    missing = labels(body) - labels(finished.out) - {"$", "..."}
+                    self.assertFalse(missing, f"{page}: $ {line}: no line begins with these\n{finished.describe()}")
                 played += 1
         return played
 
@@ -171,9 +221,9 @@ class Pages(SystemTest):
 
     def test_the_sessions_of_other_pages_run(self):
         job = distillation(steps=16)
-        job["data"]["path"] = "text.txt"
+        job["name"], job["data"]["path"] = "distill", "text.txt"
         workload = re.search(r"```json\n(.*?)```", (REPOSITORY / "docs/workloads.md").read_text(), re.S)[1]
-        for page, commands in {"planning.md": 5, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
+        for page, commands in {"planning.md": 4, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
                                "vision-language.md": 1}.items():
             self.put("job.toml", job_text(job))
             self.put("workload.json", workload)
@@ -203,5 +253,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as scratch:
             for figure, drawn in figures(Path(scratch)).items():
                 (REPOSITORY / "docs/figures" / figure).write_text(drawn)
+            for page, block, printed in list(described_sessions(Path(scratch))):
+                page.write_text(page.read_text().replace(block, printed))
     else:
         unittest.main(verbosity=2)
