@@ -91,6 +91,19 @@ def calls(document):
                     yield program, name, rest
 
 
+def cells_of_maestro(text):
+    """Returns the cells of a page's tables in the columns `maestro` and `here`."""
+    column = None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
+        if not cells:
+            column = None
+        elif column is None:
+            column = next(at for at, cell in enumerate(cells) if cell in ("maestro", "here"))
+        elif not line.startswith("|---"):
+            yield cells[column]
+
+
 def is_described(words):
     """Returns true for commands whose output depends on files only: nothing is measured."""
     return words[0] == "fleet" or "--cluster" in words
@@ -139,6 +152,18 @@ class Pages(SystemTest):
                 for key in KEY.findall(code) if re.fullmatch(rf"{KEY.pattern}( = .*)?", code) else re.findall(rf"--set '?({KEY.pattern})=", code):
                     with self.subTest(document=document.name):
                         self.assertTrue(key in keys() or key.startswith("data.mix"), key)
+
+    def test_settings_next_to_the_settings_of_other_programs_exist(self):
+        names = {key.rpartition(".")[2] for key in keys()}
+        seen = 0
+        for cell in cells_of_maestro((REPOSITORY / "docs/coming-from.md").read_text()):
+            for code in INLINE.findall(cell):
+                key = re.fullmatch(r"([a-z][a-z_0-9.]*)( = .*)?", code)
+                if key is None or code in ("srun", "mpirun", "torchrun"):  # options and commands have other tests
+                    continue
+                self.assertTrue(key[1] in (keys() if "." in key[1] else names), f"no key {key[1]}: {cell}")
+                seen += 1
+        self.assertGreater(seen, 100)
 
     def test_the_figures_are_the_programs(self):
         for figure, drawn in figures(self.folder).items():
