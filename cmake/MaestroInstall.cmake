@@ -3,7 +3,7 @@
 #   lib/maestro/libmaestro.so  the code of program and plug-ins (not a stable interface, so in a separate folder)
 #   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, if they are built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
-#   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml
+#   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml, and the texts of distill
 #   share/bash-completion, zsh, fish, man   completions and manual pages (InstallProgramFiles.cmake)
 #   share/maestro/             dashboard, alerts, and files for schedulers (docs/operations.md)
 #   lib/cmake/maestro          maestroConfig.cmake, its version, targets and Find modules
@@ -38,7 +38,8 @@ install(CODE "set(source [[${PROJECT_SOURCE_DIR}]])
 set(destination \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/maestro\")" COMPONENT development)
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/InstallHeaders.cmake" COMPONENT development)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/distill" "${PROJECT_SOURCE_DIR}/apps/graph" "${PROJECT_SOURCE_DIR}/apps/vlm"
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program FILES_MATCHING PATTERN "*.toml")
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro/jobs" COMPONENT program
+  FILES_MATCHING PATTERN "*.toml" PATTERN "texts/*.txt" PATTERN "README.md")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/maestro/" DESTINATION "${CMAKE_INSTALL_DATADIR}/maestro"
   COMPONENT program PATTERN "tests" EXCLUDE PATTERN "*.sh" PERMISSIONS  # not the clone's, which follow its umask
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`maestro distill` with given models: from text and folders to a trained student; refusals take one line."""
 
+import hashlib
 import json
+import re
 import shutil
 import unittest
 
@@ -49,6 +51,22 @@ class Distill(SystemTest):
                 shutil.copy(file, folder)
         (folder / "optimizer.safetensors").unlink(missing_ok=True)
         return folder
+
+    def test_without_data_the_bundled_texts_are_learned(self):
+        few = ("train.steps=2", "train.validation_samples=4")
+        finished = self.maestro("distill", "--set", few[0], "--set", few[1], "--teacher-set", few[0], "--teacher-set", few[1])
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(len(re.findall(r"apps/distill/texts: 2 text files .*: 1147971 tokens \(bytes\)", finished.out)), 2)
+        self.assertIn("distillation gains", finished.out)
+
+    def test_the_bundled_texts_are_those_of_their_note(self):
+        folder = REPOSITORY / "apps/distill"
+        rows = re.findall(r"^\| (texts/\S+) \|.*\| (\d+) \| `(\w+)` \|$", (folder / "README.md").read_text(), re.M)
+        self.assertEqual({folder / file for file, *_ in rows}, set((folder / "texts").iterdir()))
+        for file, size, checksum in rows:
+            content = (folder / file).read_bytes()
+            self.assertEqual((len(content), hashlib.sha256(content).hexdigest()), (int(size), checksum), file)
+            self.assertNotRegex(content.decode("ascii"), r"\r|  |_|\n\n\n")
 
     def test_conversations_and_prepared_data_are_recognised(self):
         teacher, student = self.model("teacher"), self.model("student")

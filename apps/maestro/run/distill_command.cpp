@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -33,7 +32,7 @@ namespace {
 struct DistillArguments {
   std::string teacher;                ///< folder or name on the hub; empty: a small teacher is trained first
   std::string student;                ///< the same; empty: the bundled shape, from random values
-  std::string data;                   ///< empty: the repository's text
+  std::string data;                   ///< empty: the bundled text
   std::optional<std::int64_t> steps;  ///< steps of the distillation; absent: as in the bundled job
   std::optional<std::int64_t>
       sequence;  ///< tokens of a sample; absent: as in the bundled job, or the most that both models take
@@ -46,14 +45,6 @@ struct DistillArguments {
 };
 
 constexpr std::int64_t default_sequence = 256;  // tokens of a sample, if both models take as many
-
-std::string default_corpus() {
-  const char* repository = std::getenv("MAESTRO_REPOSITORY");
-  if (repository != nullptr && fs::is_directory(repository)) return repository;
-  throw JobError(
-      "the default corpus is missing: $MAESTRO_REPOSITORY names no folder; give a text file or folder: "
-      "maestro distill --data PATH");
-}
 
 std::optional<double> metric(const RunResult& result, const std::string& section, const std::string& name) {
   const auto found = result.validation.find(section);
@@ -121,7 +112,7 @@ void append(std::vector<std::string>& settings, const std::vector<std::string>& 
 }
 
 std::vector<std::string> common_settings(const DistillArguments& arguments) {
-  const std::string corpus = arguments.data.empty() ? default_corpus() : arguments.data;
+  const fs::path corpus = arguments.data.empty() ? bundled_jobs() / "distill" / "texts" : fs::path(arguments.data);
   return {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
           "data.kind=" + quoted(std::string(name_of(kind_of_data(corpus)))),
           "train.seed=" + std::to_string(arguments.seed)};
@@ -247,7 +238,7 @@ void add_distill(Commands& commands) {
       ->needs(teacher);
   command.add_option("--data", arguments.data,
                      "text, conversations (JSON Lines, Parquet, tar), or a folder: texts, or from `maestro prepare` "
-                     "(default: the repository's text)");
+                     "(default: two bundled novels)");
   command.add_option("--steps", arguments.steps, "steps of the distillation")->check(whole_number(1));
   command
       .add_option("--sequence", arguments.sequence,
