@@ -257,6 +257,7 @@ class Pages(SystemTest):
 
     def test_every_page_with_a_session_is_played(self):
         sessions = {file.name for file in (REPOSITORY / "docs").glob("*.md") if "```console\n" in file.read_text()}
+        sessions.remove("first-section.md")  # needs an installation: tests/build/first_section_test.py
         self.assertEqual(sorted(name for name in sessions if f'"{name}"' not in Path(__file__).read_text()), [])
 
 

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -179,6 +180,11 @@ class TorchModule(SectionInPython):
             losses.append(float(out.splitlines()[-1].removeprefix("loss ")))
         self.assertLess(losses[0], 1, "3.47 is that of a guess")
         self.assertAlmostEqual(*losses, delta=1e-3)
+
+    def test_of_the_first_section_trains_on_text(self):
+        shutil.copy(REPOSITORY / "apps/distill/texts/persuasion.txt", self.folder / "text.txt")
+        out, _ = self.finish(self.begin(self.script((REPOSITORY / "tests/apps/python/gated_bigram.py").read_text())))
+        self.assertLess(float(out.splitlines()[-1].removeprefix("validation ")), 2.6, "5.55 is the loss of a guess")
 
     def test_of_another_kind_is_refused_by_name(self):
         for body, wanted in (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs the build to an empty prefix, then configures, builds and runs the project in outside/ against it, and the
-# plug-in that `maestro new` writes.
-# Variables: BUILD_DIR, OUTSIDE_DIR, WORK_DIR (wiped first), CXX, CXX_FLAGS, BUILD_TYPE.
+# Installs the build to an empty prefix, then configures, builds and runs the project in outside/ against it, the sessions
+# of docs/first-section.md and the bundled distillation.
+# Variables: BUILD_DIR, OUTSIDE_DIR, WORK_DIR (wiped first), PYTHON, CXX, CXX_FLAGS, BUILD_TYPE.
 cmake_minimum_required(VERSION 3.25)
 
 function(run what)
@@ -87,33 +87,25 @@ if(NOT EXISTS "${WORK_DIR}/runs/bigram/checkpoints/step-00000003/model/model.saf
   message(FATAL_ERROR "the outside app left no checkpoint:\n${output}")
 endif()
 
-# A new plug-in: runs its tests, which check gradients and train, then its job as in its README.
+# A new plug-in, as on the page for a first section; and the bundled distillation, without a repository.
 if(NOT EXISTS "${prefix}/bin/maestro")
   return()
 endif()
-set(plug_in "${WORK_DIR}/plug in")
-run("maestro new" "${prefix}/bin/maestro" new plug-in gated_bigram --into "${plug_in}")
-build_outside("${plug_in}" "${plug_in}/build")
-run("the tests of the plug-in" "${CMAKE_CTEST_COMMAND}" --test-dir "${plug_in}/build" --output-on-failure --no-tests=error)
-if(NOT output MATCHES "100% tests passed, 0 tests failed out of 2")
-  message(FATAL_ERROR "the plug-in has other tests than gradients and training:\n${output}")
-endif()
-function(in_folder what)
-  run("${what}" "${CMAKE_COMMAND}" -E chdir "${plug_in}" "${prefix}/bin/maestro" ${ARGN})
-  set(output "${output}" PARENT_SCOPE)
-endfunction()
-in_folder("the listing of the plug-in" sections gated_bigram --plugin build/libgated_bigram.so)
-if(NOT output MATCHES "input +targets .* width +32 +columns of the embedding")
-  message(FATAL_ERROR "the plug-in's type is listed without ports and keys:\n${output}")
-endif()
-in_folder("the job of the plug-in" train job.toml --report report.json)
-file(READ "${plug_in}/report.json" report)
-string(JSON first GET "${report}" steps 0 loss)
-string(JSON last GET "${report}" steps 49 loss)
-if(NOT last LESS first)
-  message(FATAL_ERROR "the loss of the plug-in's job goes from ${first} to ${last}")
-endif()
+run("the page for a first section" "${CMAKE_COMMAND}" -E env "CXX=${CXX}" "CXXFLAGS=${CXX_FLAGS}" CMAKE_GENERATOR=Ninja
+  "${PYTHON}" -B "${OUTSIDE_DIR}/../first_section_test.py" "${prefix}" "${WORK_DIR}/first section")
+set(plug_in "${WORK_DIR}/first section/gated_bigram")
 file(SIZE "${plug_in}/build/libgated_bigram.so" bytes)
 if(bytes GREATER 4000000)  # the limit allows debug information; all rooms would take tens of megabytes
   message(FATAL_ERROR "the plug-in has ${bytes} bytes: it contains code of maestro")
+endif()
+
+unset(ENV{MAESTRO_REPOSITORY})
+file(MAKE_DIRECTORY "${WORK_DIR}/distill")
+run("the bundled distillation" "${CMAKE_COMMAND}" -E chdir "${WORK_DIR}/distill" "${prefix}/bin/maestro" distill
+  --set train.steps=3 --set train.validation_samples=4 --teacher-set train.steps=3 --teacher-set train.validation_samples=4)
+if(NOT output MATCHES "share/maestro/jobs/distill/texts: 2 text files [^\n]*: 1147971 tokens")
+  message(FATAL_ERROR "the bundled distillation does not train on the installed texts:\n${output}")
+endif()
+if(NOT EXISTS "${WORK_DIR}/distill/runs/distill/card.html")
+  message(FATAL_ERROR "the bundled distillation left no card:\n${output}")
 endif()
