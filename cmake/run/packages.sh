@@ -25,14 +25,18 @@ packages_for_browser=(chromium:chromium)  # tests of pages that need it are skip
 
 # Prints the missing packages of the given purposes, a package per line.
 missing_packages() {
-  local purpose entry
+  local purpose entry wanted=() installed
   for purpose in "$@"; do
     local -n entries="packages_for_$purpose"
     for entry in "${entries[@]}"; do
       if [[ $entry == *:* ]] && command -v "${entry#*:}" >/dev/null; then continue; fi
-      # shellcheck disable=SC2016  # dpkg-query expands ${Status}
-      [[ $(dpkg-query -W -f='${Status}' "${entry%%:*}" 2>/dev/null) == *" installed" ]] || echo "${entry%%:*}"
+      wanted+=("${entry%%:*}")
     done
+  done
+  # shellcheck disable=SC2016  # dpkg-query expands the variables
+  installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${wanted[@]}" 2>/dev/null || true)
+  for entry in "${wanted[@]}"; do
+    [[ $'\n'$installed$'\n' == *$'\n'"$entry installed"$'\n'* ]] || echo "$entry"
   done
 }
 
@@ -53,6 +57,8 @@ require_packages() {
   local missing words
   mapfile -t missing < <(missing_packages "$@")
   if [[ ${#missing[@]} == 0 ]]; then return 0; fi
+  # With a compiler cache a clone keeps its objects when it is moved. A build does not need it.
+  if [[ " $* " == *" build "* ]] && ! command -v ccache >/dev/null; then missing+=(ccache); fi
   say "missing Debian packages: ${missing[*]}"
   local by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}"
   if [[ $no_install == yes ]]; then

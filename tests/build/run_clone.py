@@ -15,12 +15,13 @@ REAL_TOOLS = ("bash env sh readlink dirname basename cksum cut cat awk grep head
 PACKAGE_TOOLS = {"g++": "g++", "cmake": "cmake", "ninja-build": "ninja", "python3": "python3"}
 
 STANDINS = {
-    "dpkg-query": 'for last; do :; done\ngrep -qx -- "$last" "$STATE/missing" && exit 1\necho -n "install ok installed"',
+    "dpkg-query": 'shift 2\nfor package; do grep -qx -- "$package" "$STATE/missing" || echo "$package installed"; done',
     "apt-get": 'echo "apt-get $*" >>"$STATE/calls"\n[ ! -e "$STATE/apt-fails" ] || { echo "E: no network"; exit 100; }\n'
                '[ "$1" = update ] || : >"$STATE/missing"',
     "id": 'cat "$STATE/uid"',
     "setarch": "exit 1",
     "g++": ":",
+    "ccache": ":",
     "python3": 'for last; do :; done\n[ "$3" != setup.py ] || echo package >"$last/maestro-client-1.2.3.tar.gz"',
     "cmake": 'echo "cmake $*" >>"$STATE/calls"\n[ "$1" != . ] || exit 0\n'
              'while [ "$1" != -B ]; do shift; done; folder=$2; mkdir -p "$folder"; : >"$folder/build.ninja"\n'
@@ -28,8 +29,8 @@ STANDINS = {
              'for option; do case $option in -D*) option=${option#-D}\n'
              '  echo "${option%=*}:BOOL=${option#*=}" >>"$folder/CMakeCache.txt";; esac; done\n'
              'rm -f "$folder/built"',
-    "ninja": 'folder=$2\ncase " $* " in *" -t "*) exit 0;; *" -n "*)\n'
-             '  [ -e "$folder/built" ] && echo "ninja: no work to do."; exit 0;; esac\n'
+    "ninja": 'folder=$2\ncase " $* " in *" build.ninja ") exit 0;; *" -n "*)\n'
+             '  [ -e "$folder/built" ] && echo "ninja: no work to do." || cat "$STATE/steps"; exit 0;; esac\n'
              'echo "ninja $*" >>"$STATE/calls"\n'
              '[ ! -e "$STATE/build-fails" ] || { echo "[ 10%] fine"; echo "FAILED: a.o"; echo "a.cpp:1: error: no"; exit 1; }\n'
              'echo "[ 50%] half"; mkdir -p "$folder/bin"; cp_program "$folder/bin/maestro"\n'
@@ -57,6 +58,7 @@ class RunClone(unittest.TestCase):
         self.state = self.top / "state"
         self.state.mkdir()
         (self.state / "missing").touch()
+        (self.state / "steps").write_text("Building CXX object a.o\nLinking CXX executable bin/maestro\n")
         (self.state / "uid").write_text("0\n")
         self.environment = {"PATH": str(self.tools), "STATE": str(self.state), "HOME": str(self.top / "home"),
                             "CUDA_PATH": str(self.top / "toolkit")}
