@@ -29,6 +29,11 @@ void go_on_from(const std::string& checkpoint, RunOptions& options) {
   command.insert(command.end(), {"--resume", checkpoint});
 }
 
+ServerWait wait_of(const LaunchInfo& launched, Console& console) {
+  if (launched.place.launcher == JobLauncher::maestro) return {AbsentServer::returning};
+  return {AbsentServer::awaited, [&console](const std::string& line) { console.note(line); }};
+}
+
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
@@ -43,8 +48,7 @@ App::App(JobDocument job, RunOptions options, Console& console)
   const Environment nothing = [](std::string_view) { return std::nullopt; };
   run.launch_info = find_run_place(request, run.check_only ? nothing : process_environment());
   run.processes = run.launch_info.place.processes;
-  if (run.launch_info.place.launcher == JobLauncher::maestro)
-    composed_.registry = program_sections(AbsentServer::awaited);
+  if (!run.check_only) composed_.registry = program_sections(wait_of(run.launch_info, console));
   add_plug_ins(composed_.document.root(), {composed_.registry, composed_.corpora, composed_.observers});
 }
 

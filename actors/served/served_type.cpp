@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/served/served_type.hpp"
 
+#include <chrono>
 #include <thread>
 
 #include "actors/rpc/socket_address.hpp"
 #include "actors/served/served_connection.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -28,16 +30,44 @@ void check_address(const JobTable& table, const std::string& address, bool keys)
                             "keys` in `keys`, or use an address of 127.0.0.1 or unix:/PATH");
 }
 
-ServedModule read_module(const SectionTable& section, const ServedOptions& options, AbsentServer absent) {
-  const auto patience = absent == AbsentServer::awaited ? options.reconnect : std::chrono::milliseconds(0);
+std::chrono::milliseconds patience_of(const ServedOptions& options, AbsentServer absent) {
+  if (absent == AbsentServer::refused) return std::chrono::milliseconds(0);
+  return absent == AbsentServer::awaited ? options.first_connect : options.reconnect;
+}
+
+/// Reads the module from the server at an address, and waits for a server that is missing.
+ServedModule await_module(const SectionTable& section, const ServedOptions& options, const std::string& address,
+                          const ServerWait& wait) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds unnoticed(1);
+  const auto patience = patience_of(options, wait.absent);
+  const auto begin = Clock::now();
+  bool noted = !wait.note;
   ServedModule module;
+  connect_within(
+      patience,
+      [&] {
+        module = options.connect(address)->open({section.name, 0, false, false});
+      },
+      [&](std::chrono::milliseconds pause) {
+        if (!noted && Clock::now() + pause - begin >= unnoticed) {
+          noted = true;
+          const auto seconds = std::chrono::ceil<std::chrono::seconds>(patience).count();
+          wait.note("section '" + section.name + "' waits for its server at " + printable(address) + ", up to " +
+                    std::to_string(seconds) + " s (" + section.name + ".connect_s)");
+        }
+        std::this_thread::sleep_for(pause);
+      });
+  return module;
+}
+
+ServedModule read_module(const SectionTable& section, const ServedOptions& options, const ServerWait& wait) {
   try {
-    connect_within(
-        patience,
-        [&] {
-          module = options.connect(options.addresses.front())->open({section.name, 0, false, false});
-        },
-        [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+    ServedModule module = await_module(section, options, options.addresses.front(), wait);
+    if (wait.absent != AbsentServer::awaited) return module;
+    for (std::size_t at = 1; at < options.addresses.size(); ++at) {
+      (void)await_module(section, options, options.addresses[at], wait);
+    }
     return module;
   } catch (const JobError& problem) {
     section.table.fail("address", problem.what());
@@ -46,7 +76,7 @@ ServedModule read_module(const SectionTable& section, const ServedOptions& optio
 
 }  // namespace
 
-ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
+ServedOptions read_served(const SectionTable& section, const ServerWait& wait) {
   const JobTable& table = section.table;
   ServedOptions options;
   options.addresses = table.names(
@@ -55,6 +85,9 @@ ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
       table.text("keys", "", {"served: the folder of `maestro keys` for TLS, as a server on another host requires"});
   const std::chrono::milliseconds timeout = from_seconds(
       table.number("timeout_s", 60, seconds_of_a_day, {"served: time limit for an answer, computation included", "s"}));
+  options.first_connect = from_seconds(
+      table.number("connect_s", 30, {.min = 0.0, .max = 86400.0},
+                   {"served: time that a run waits at its start for a server that is not there; 0: not at all", "s"}));
   options.reconnect =
       from_seconds(table.number("reconnect_s", 30, {.min = 0.0, .max = 86400.0},
                                 {"served: time to wait for a server that has ended; 0: not at all", "s"}));
@@ -70,16 +103,16 @@ ServedOptions read_served(const SectionTable& section, AbsentServer absent) {
     return std::make_unique<ServedConnection>(ServedAddress{address, loaded, timeout});
   };
   for (const std::string& address : options.addresses) check_address(table, address, !keys.empty());
-  options.module = std::make_shared<const ServedModule>(read_module(section, options, absent));
+  options.module = std::make_shared<const ServedModule>(read_module(section, options, wait));
   return options;
 }
 
-SectionRegistry program_sections(AbsentServer absent) {
+SectionRegistry program_sections(const ServerWait& wait) {
   SectionRegistry registry = builtin_sections();
   registry.add(served_type,
                "a module that another process computes, such as a PyTorch module; its server reports the ports",
-               [absent](const SectionTable& section) -> SectionFactory {
-                 return [options = read_served(section, absent)](const SectionContext& context) {
+               [wait](const SectionTable& section) -> SectionFactory {
+                 return [options = read_served(section, wait)](const SectionContext& context) {
                    return std::make_unique<ServedSection>(context, options);
                  };
                });

@@ -29,8 +29,9 @@ struct ServedOptions {
   std::vector<std::string> addresses;  ///< replicas use them in turn
   /// Connects to the server at an address. Throws JobError.
   std::function<std::unique_ptr<ModuleServer>(const std::string& address)> connect;
-  std::chrono::milliseconds reconnect{30000};  ///< time limit for connecting again
-  std::shared_ptr<const ServedModule> module;  ///< null only in tools without a server
+  std::chrono::milliseconds first_connect{30000};  ///< time limit for connecting at the start of a run
+  std::chrono::milliseconds reconnect{30000};      ///< time limit for connecting again
+  std::shared_ptr<const ServedModule> module;      ///< null only in tools without a server
 };
 
 class ServedSection final : public Section {

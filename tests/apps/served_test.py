@@ -195,6 +195,29 @@ class Frozen(ServedTest):
         self.error_line(run.wait(), "section 'teacher' replica 0, step ", server.address, "(tried for 1 s)")
         self.assert_nothing_left(run)
 
+    def test_teacher_may_begin_after_the_run(self):
+        before = self.train(distillation({"address": Server(self, MODULES, "before.sock", "{}", "logits").address}))
+        address = f"unix:{self.folder}/after.sock"
+        run = self.start(distillation({"address": address, "connect_s": PATIENCE_S}))
+        self.assertTrue(run.wait_for_text(f"section 'teacher' waits for its server at {address}, up to {int(PATIENCE_S)} s "
+                                          "(teacher.connect_s)\n"), run.text)
+        Server(self, MODULES, "after.sock", "{}", "logits")
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve("kl"), before.curve("kl"))
+
+    def test_teacher_that_does_not_begin_ends_the_start_with_a_line_and_check_does_not_wait(self):
+        job = distillation({"address": f"unix:{self.folder}/none.sock", "connect_s": 1.5})
+        finished = self.start(job).wait()
+        self.assertEqual(finished.status, 2, finished.describe())
+        self.assertEqual(len(finished.error_lines()), 1, finished.describe())
+        self.assertIn("teacher.address: ", finished.error_lines()[0])
+        self.assertIn("(tried for 2 s)", finished.error_lines()[0])
+        self.assertIn("section 'teacher' waits for its server at ", finished.out)
+        checked = self.call("check", self.write_job(job))
+        self.assertEqual((checked.status, checked.out), (2, ""))
+        self.assertNotIn("tried for", checked.err)
+
     def test_teacher_that_does_not_answer_ends_the_run_within_its_limit(self):  # VN-1
         server = Server(self, MODULES, "teacher.sock", "{}", "logits")
         run = self.start(distillation({"address": server.address, "timeout_s": 1}, steps=ENDLESS))
