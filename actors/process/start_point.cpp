@@ -114,6 +114,18 @@ void check_weights_stay(const ResolvedJob& plan) {
   }
 }
 
+/// Adds a note about a run in the folder that would have a new run refused. Throws JobError for a folder that the
+/// resumed run cannot use.
+void note_run_in(const RunFolder& folder, const ResolvedJob& plan, const StartPoint& start, RunClaim& claim) {
+  const bool resumed = !start.checkpoint.empty();
+  Status refused = folder.check_free();
+  if (refused && !plan.options.fresh) {
+    refused = folder.check_holds_only(claim.origin.run.id, resumed);
+    if (resumed) refused.or_throw();
+  }
+  if (!refused) claim.notes.push_back("`maestro train` refuses this job now: " + refused.error().message);
+}
+
 }  // namespace
 
 StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
@@ -203,8 +215,7 @@ RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start, const std::
   const RunFolder folder(plan.train.out);
   const std::string& run = claim.origin.run.id;
   if (plan.options.check_only) {
-    folder.check_free().or_throw();
-    if (!plan.options.fresh) folder.check_holds_only(run, resumed).or_throw();
+    note_run_in(folder, plan, start, claim);
     return claim;
   }
   claim.lock = folder.lock(plan.name).value_or_throw();

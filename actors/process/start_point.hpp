@@ -40,8 +40,9 @@ struct RunClaim {
   std::vector<std::string> notes;  ///< printed in the run header
 };
 
-/// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing and fails if a run would fail.
-/// `earlier`: the run that starts again, before its first checkpoint. Throws JobError.
+/// Checks BG-1 for the data, then establishes BG-2. With check_only it changes nothing, and a run in the folder that a
+/// new run would be refused for is a note. `earlier`: the run that starts again, before its first checkpoint. Throws
+/// JobError.
 [[nodiscard]] RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start,
                                  const std::optional<RunIdentity>& earlier);
 

@@ -33,6 +33,20 @@ class RunFolderTest(SystemTest):
                 for text in wanted:
                     self.assertIn(text, lines[0])
 
+    def refused_and_noted(self, job, *wanted, options=()):
+        """Expects that `train` refuses the job, and that `check` passes with a note of the same reason."""
+        name = self.write_job(job)
+        finished = self.call("train", name, *options)
+        self.assertEqual((finished.status, finished.out), (2, ""), finished.describe())
+        lines = finished.err.splitlines()
+        self.assertEqual(len(lines), 1, finished.describe())
+        for text in wanted:
+            self.assertIn(text, lines[0])
+        checked = self.call("check", name, *options)
+        self.assertEqual((checked.status, checked.err), (0, ""), checked.describe())
+        reason = lines[0].removeprefix("error: ")
+        self.assertIn(f"note: `maestro train` refuses this job now: {reason}\n", checked.out)
+
     def checkpoints(self, out="out"):
         return sorted(path.name for path in (self.folder / out / "checkpoints").iterdir())
 
@@ -45,8 +59,8 @@ class AFolder(RunFolderTest):
         first = self.start({**distillation(steps=ENDLESS), "name": "first"}, "--processes", processes)
         self.assertTrue(first.wait_for_text("step "), first.text)
         holder = ("train.out: out is in use by job 'first'", f"process {first.process.pid}", os.uname().nodename)
-        self.refused(named("second"), *holder)
-        self.refused(named("second"), *holder, options=("--fresh",))
+        self.refused_and_noted(named("second"), *holder)
+        self.refused_and_noted(named("second"), *holder, options=("--fresh",))
         first.interrupt()
         finished = first.wait()
         self.assertEqual(finished.status, 0, finished.describe())
@@ -77,7 +91,7 @@ class AFolder(RunFolderTest):
     def test_that_holds_another_run_is_refused_and_stays_as_it_is(self):  # BG-2
         self.train(named("real", steps=9))
         before = (self.folder / "out/checkpoints/step-00000009/checkpoint.json").read_bytes()
-        self.refused(named("next", steps=3, checkpoint_every=1), "train.out: out holds a run of job 'real' (step 9)",
+        self.refused_and_noted(named("next", steps=3, checkpoint_every=1), "train.out: out holds a run of job 'real' (step 9)",
                      "--resume out", "--fresh moves it to out.1", "choose another folder")
         self.assertEqual(self.checkpoints(), ["step-00000009"])
         self.assertEqual((self.folder / "out/checkpoints/step-00000009/checkpoint.json").read_bytes(), before)
