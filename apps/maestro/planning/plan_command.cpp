@@ -142,6 +142,9 @@ class Printed {
                 {"alternatives", changes}};
     for (const Certainty& of : certain_) answer["sure"][of.section] = {of.least, of.most};
     if (tried_) answer["tried_spread"] = tried_->spread;
+    if (job_.load()) {
+      answer["load"] = {{"core_share", job_.load()->core_share}, {"allows_measuring", allows_measuring(*job_.load())}};
+    }
     return answer;
   }
 

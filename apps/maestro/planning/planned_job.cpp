@@ -8,6 +8,7 @@
 #include "apps/maestro/run/bundled_apps.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/core/usable_cores.hpp"
 #include "runtime/observe/output_file.hpp"
 
 namespace maestro {
@@ -76,6 +77,7 @@ ProfilerOptions PlannedJob::profiler_options() const {
 void PlannedJob::keep_measured(const std::function<void(const JobPlanner::Progress& progress)>& work) {
   std::size_t measured = 0;
   work([&](const std::string& line) {
+    check_load();
     console_.note("measuring " + line);
     ++measured;
   });
@@ -83,6 +85,13 @@ void PlannedJob::keep_measured(const std::function<void(const JobPlanner::Progre
     write_profile(prices_, arguments_.profile).or_throw();
     console_.note("wrote     " + printable(arguments_.profile.string()));
   }
+}
+
+void PlannedJob::check_load() {
+  if (load_ || machine_.gpus != nullptr) return;
+  const int cores = static_cast<int>(usable_cores().size());
+  load_ = measure_load(std::min(cores, static_cast<int>(machine_.devices)));
+  if (const std::string line = load_warning(*load_, cores); !line.empty()) console_.warning("plan: " + line);
 }
 
 std::vector<double> PlannedJob::run(const std::vector<std::string>& settings, std::int64_t steps,

@@ -9,6 +9,7 @@
 
 #include "apps/maestro/planning/planned_app.hpp"
 #include "apps/plan/job_planner.hpp"
+#include "apps/plan/machine_load.hpp"
 #include "apps/plan/section_profiler.hpp"
 
 namespace maestro {
@@ -22,7 +23,8 @@ class PlannedJob {
   PlannedJob(const PlannedJob&) = delete;  // parts refer to each other
   PlannedJob& operator=(const PlannedJob&) = delete;
 
-  /// Measures the calls that lack prices, and writes the profile if it is named.
+  /// Measures the calls that lack prices, and writes the profile if it is named. Prints a warning if other processes
+  /// load the CPUs that it measures on.
   void measure();
   /// Measures as measure() does, and ranks the layouts.
   [[nodiscard]] LayoutRanking rank();
@@ -33,6 +35,8 @@ class PlannedJob {
   [[nodiscard]] std::string title() const { return base().name + " on " + machine_.text(); }
   [[nodiscard]] const MachinePrices& prices() const { return prices_; }
   [[nodiscard]] const PlannedApp& app() const { return app_; }
+  /// Returns the load of the CPUs before the first measurement; nothing if none was needed, and for GPUs.
+  [[nodiscard]] const std::optional<MachineLoad>& load() const { return load_; }
 
   /// Runs a layout for some steps. Returns the milliseconds of each step after the first two. Throws JobError if it
   /// does not run to its end.
@@ -43,6 +47,7 @@ class PlannedJob {
   /// Returns a run's CPU devices; 0: one per core.
   [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
   void check_profile() const;
+  void check_load();
   [[nodiscard]] ProfilerOptions profiler_options() const;
   /// Writes the profile if the work has measured anything.
   void keep_measured(const std::function<void(const JobPlanner::Progress& progress)>& work);
@@ -53,6 +58,7 @@ class PlannedJob {
   MachinePrices prices_;
   PlannedApp app_;
   std::optional<JobPlanner> planner_;
+  std::optional<MachineLoad> load_;
 };
 
 }  // namespace maestro
