@@ -64,7 +64,8 @@ function(maestro_test_as_program name label)
   endif()
   file(GENERATE OUTPUT "${choice}" CONTENT "if(\"\$ENV{MAESTRO_TESTS}\" STREQUAL \"programs\")
   add_test([=[${name}]=] [=[$<TARGET_FILE:${name}>]=] --gtest_brief=1)
-  set_tests_properties([=[${name}]=] PROPERTIES LABELS ${label} TIMEOUT ${limit} WORKING_DIRECTORY [=[${CMAKE_CURRENT_BINARY_DIR}]=])
+  set_tests_properties([=[${name}]=] PROPERTIES LABELS ${label} TIMEOUT ${limit} WORKING_DIRECTORY [=[${CMAKE_CURRENT_BINARY_DIR}]=]
+    ENVIRONMENT [=[XDG_STATE_HOME=${PROJECT_BINARY_DIR}/tests/state]=])
 else()
   include([=[${cases}]=])
 endif()
@@ -100,7 +101,8 @@ endfunction()
 # Adds a GoogleTest program. Each test case is a ctest test; if MAESTRO_TESTS=programs is set when ctest starts, the
 # program is one test, because thousands of processes cost minutes. With sanitizers the time limit is ten times longer.
 # The targets unit_tests and gpu_tests build the programs of their label. Programs with label gpu skip without a device;
-# `./run gpu-test` repeats the tests that the GoogleTest filter FILTER names under compute-sanitizer.
+# `./run gpu-test` repeats the tests that the GoogleTest filter FILTER names under compute-sanitizer. Runs of tests are not
+# listed among the user's runs.
 function(maestro_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;DEVICE_CHECKED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
@@ -120,7 +122,7 @@ function(maestro_test name)
   target_compile_definitions(${name} PRIVATE MAESTRO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   # The program lists its tests; with CUDA's libraries its first start takes long.
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+    PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "XDG_STATE_HOME=${PROJECT_BINARY_DIR}/tests/state")
   if(NOT ARG_LABEL STREQUAL "gpu")
     maestro_test_as_program(${name} ${ARG_LABEL})
   endif()

@@ -22,19 +22,6 @@ constexpr milliseconds pause_patience(40000);
 constexpr milliseconds join_patience(15000);
 constexpr milliseconds checkpoint_patience(620000);
 
-std::string the_one_run() {
-  const std::vector<std::string> found = control_addresses();
-  if (found.size() == 1) return found.front();
-  if (found.empty()) {
-    throw JobError("no run of this user on this host has a control service; name a run with --at ADDRESS",
-                   ErrorCode::not_found);
-  }
-  std::string list;
-  for (const std::string& address : found) list += (list.empty() ? "" : ", ") + address;
-  throw JobError(std::to_string(found.size()) +
-                 " runs of this user have a control service; choose one with --at: " + list);
-}
-
 std::string first_line(const std::filesystem::path& file) {
   const std::string text = read_text(file).value_or_throw();
   return text.substr(0, text.find('\n'));
@@ -61,7 +48,7 @@ struct ControlClient::State {
     }
   }
   ConnectionOptions options_of(const ControlTarget& target) {
-    options.address = target.address.empty() ? the_one_run() : target.address;
+    options.address = target.address;
     options.service = "control service";
     options.answer_patience = usual_patience;
     // Only a service on a loopback address writes its token on this host and works without TLS. A service on all
@@ -127,6 +114,10 @@ RunGlance ControlClient::glance() {
       state.query<control::Status>(usual_patience, [&](auto& to) { state.client.status(to, state.token); });
   RunGlance glance;
   glance.ends = status.state == control::State::STOPPING || status.state == control::State::FINISHED;
+  glance.job = status.job;
+  glance.state = state_text(status);
+  glance.step = status.step;
+  glance.steps = status.steps;
   glance.text = plain_text(status);
   glance.heading = glance.text.substr(0, glance.text.find('\n'));
   return glance;

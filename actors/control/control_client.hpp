@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client of the control service for the command line: finds the run, calls it, and formats the answer as text or JSON.
+// Client of the control service for the command line: calls a run, and formats the answer as text or JSON.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace maestro {
 
 struct ControlTarget {
-  std::string address;               ///< empty: the only run of this user on this host
+  std::string address;               ///< "unix:/PATH" or "HOST:PORT"
   std::filesystem::path keys;        ///< folder of `maestro keys`, for addresses on other hosts
   std::filesystem::path token_file;  ///< overrides the token file in the user's runtime folder
 };
@@ -27,15 +27,19 @@ struct MetricsPage {
 
 /// A run's status at a moment.
 struct RunGlance {
-  bool ends = false;    ///< the run stops or has finished
-  std::string heading;  ///< state, step, speed and loss in a line
-  std::string text;     ///< heading and all lines below it, without a break at the end
+  bool ends = false;  ///< the run stops or has finished
+  std::string job;
+  std::string state;       ///< "running", "paused", ...
+  std::int64_t step = 0;   ///< the last complete step
+  std::int64_t steps = 0;  ///< steps of the run
+  std::string heading;     ///< state, step, speed and loss in a line
+  std::string text;        ///< heading and all lines below it, without a break at the end
 };
 
 /// Calls throw JobError, a single line: no run at the address, refused, or no answer in time.
 class ControlClient {
  public:
-  /// Connects to the run. Throws JobError if there is none, or if there are several and `target` lacks an address.
+  /// Connects to the run. Throws JobError if there is none.
   explicit ControlClient(const ControlTarget& target);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;

@@ -52,6 +52,7 @@ void RunServices::open_control(std::function<void()> stop_run) {
     if (!part_.plan.options.control.empty() || part_.plan.options.pause_after) throw;
     return part_.console.note(std::string("  note: this run lacks a control service: ") + problem.what());
   }
+  part_.claim.lock.note_address(control_->address());
   constexpr std::string_view local = "unix:";
   if (control_->address().starts_with(local)) control_socket_ = control_->address().substr(local.size());
   if (!part_.plan.options.quiet && !part_.plan.options.control.empty())

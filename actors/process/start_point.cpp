@@ -2,13 +2,16 @@
 #include "actors/process/start_point.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "actors/job/learning_rates.hpp"
 #include "actors/job/planning_options.hpp"
 #include "actors/process/job_start.hpp"
 #include "runtime/checkpoint/checkpoint.hpp"
+#include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/model/weights_fingerprint.hpp"
+#include "runtime/record/run_list.hpp"
 
 namespace maestro {
 
@@ -126,6 +129,13 @@ void note_run_in(const RunFolder& folder, const ResolvedJob& plan, const StartPo
   if (!refused) claim.notes.push_back("`maestro train` refuses this job now: " + refused.error().message);
 }
 
+/// Adds the run to the list of `maestro runs`; a failure is a note.
+void list(const ResolvedJob& plan, const std::optional<fs::path>& aside, RunClaim& claim) {
+  Status listed = aside ? move_listed_run(plan.train.out, *aside) : Status();
+  if (listed) listed = list_run({plan.train.out, plan.name, iso_time(std::chrono::system_clock::now())});
+  if (!listed) claim.notes.push_back("`maestro runs` does not list this run: " + listed.error().message);
+}
+
 }  // namespace
 
 StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
@@ -224,12 +234,12 @@ RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start, const std::
                           " does not support locks; a second run in it would not be refused");
   }
   if (claim.lock.holds()) sweep_shared_files(plan.train.out);
-  if (plan.options.fresh) {
-    const std::optional<fs::path> aside = folder.set_aside().value_or_throw();
-    if (aside) claim.notes.push_back("the run that was in " + plan.train.out + " is now in " + aside->string());
-  }
+  std::optional<fs::path> aside;
+  if (plan.options.fresh) aside = folder.set_aside().value_or_throw();
+  if (aside) claim.notes.push_back("the run that was in " + plan.train.out + " is now in " + aside->string());
   folder.check_holds_only(run, resumed).or_throw();
   folder.record(claim.origin.run).or_throw();
+  list(plan, aside, claim);
   return claim;
 }
 

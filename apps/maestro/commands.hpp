@@ -72,6 +72,7 @@ void add_replay(Commands& commands);
 void add_card(Commands& commands);
 void add_generate(Commands& commands);
 void add_control(Commands& commands);  // status, show-plan, checkpoint, pause, continue, stop and leave
+void add_runs(Commands& commands);
 void add_plan(Commands& commands);
 void add_profile(Commands& commands);
 void add_watch(Commands& commands);

@@ -10,11 +10,13 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <random>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "runtime/checkpoint/checkpoint_archive.hpp"
 #include "runtime/checkpoint/checkpoint_folders.hpp"
@@ -56,16 +58,27 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown host";
 }
 
-/// Replaces the record of an earlier holder by host, process, job and start time, one per line.
-void sign(int lock, const std::string& job) {
+/// Replaces the record of an earlier holder by host, process, job and start time, one per line. Returns its length.
+std::size_t sign(int lock, const std::string& job) {
   const std::string text =
       host_name() + "\n" + std::to_string(getpid()) + "\n" + one_line(job) + "\n" + now_text() + "\n";
   // The lock is held even if its record cannot be written.
   if (ftruncate(lock, 0) == 0) (void)!write(lock, text.data(), text.size());
+  return text.size();
 }
 
 bool is_held_elsewhere(int failure) {
   return failure == EWOULDBLOCK;
+}
+
+/// Takes the lock, or returns false with errno. A check_free() of another process holds it for a moment.
+bool try_lock(int file) {
+  constexpr int attempts = 10;
+  for (int attempt = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
+    if (!is_held_elsewhere(errno) || attempt == attempts) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
 }
 
 /// Returns " of job 'real' (step 9)".
@@ -84,22 +97,33 @@ RunIdentity new_run(std::string job) {
   return {id.data(), std::move(job), now_text()};
 }
 
-Error RunFolder::in_use() const {
-  std::string host;
-  std::string process;
-  std::string job;
-  std::string since;
-  if (const Result<std::string> text = read_text(folder_ / lock_file)) {
-    std::istringstream lines(*text);
-    std::getline(lines, host);
-    std::getline(lines, process);
-    std::getline(lines, job);
-    std::getline(lines, since);
+void RunLock::note_address(const std::string& address) const {
+  const auto end = static_cast<off_t>(signed_bytes_);
+  const std::string line = one_line(address) + "\n";
+  if (file_ && ftruncate(file_.get(), end) == 0) (void)!pwrite(file_.get(), line.data(), line.size(), end);
+}
+
+RunHolder RunFolder::read_holder() const {
+  RunHolder holder;
+  const Result<std::string> text = read_text(folder_ / lock_file);
+  if (!text) return holder;
+  std::istringstream lines(*text);
+  for (std::string* line : {&holder.host, &holder.process, &holder.job, &holder.since, &holder.address}) {
+    std::getline(lines, *line);
   }
+  return holder;
+}
+
+std::optional<RunHolder> RunFolder::holder() const {
+  return check_free() ? std::nullopt : std::optional(read_holder());
+}
+
+Error RunFolder::in_use() const {
+  const RunHolder by = read_holder();
   std::string holder = "another run";  // which has not signed yet
-  if (!since.empty()) {
-    holder = "job '" + one_line(job) + "' (process " + one_line(process) + " on host " + one_line(host) + ", since " +
-             one_line(since) + ")";
+  if (!by.since.empty()) {
+    holder = "job '" + one_line(by.job) + "' (process " + one_line(by.process) + " on host " + one_line(by.host) +
+             ", since " + one_line(by.since) + ")";
   }
   return {ErrorCode::unavailable, "train.out: " + folder_.string() + " is in use by " + holder +
                                       "; wait until it has ended, or choose another folder"};
@@ -114,19 +138,18 @@ Result<RunLock> RunFolder::lock(const std::string& job) const {
   FileDescriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (file) (void)fchmod(file.get(), 0600);  // made by an earlier version
   if (!file) return system_error("train.out: cannot write", path, errno);
-  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (!try_lock(file.get())) {
     if (is_held_elsewhere(errno)) return in_use();
     return RunLock();
   }
-  sign(file.get(), job);
-  return RunLock(std::move(file));
+  const std::size_t signed_bytes = sign(file.get(), job);
+  return RunLock(std::move(file), signed_bytes);
 }
 
 Status RunFolder::check_free() const {
-  // NFS grants an exclusive lock only on a file that is open for writing; without permission to write, the lock cannot
-  // be checked.
-  const FileDescriptor file(open((folder_ / lock_file).c_str(), O_RDWR | O_CLOEXEC));
-  if (file && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && is_held_elsewhere(errno)) return in_use();
+  // A shared lock, so that two checks at a time do not take each other for a run.
+  const FileDescriptor file(open((folder_ / lock_file).c_str(), O_RDONLY | O_CLOEXEC));
+  if (file && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && is_held_elsewhere(errno)) return in_use();
   return {};
 }
 

@@ -20,16 +20,26 @@ namespace maestro {
 /// Returns the identity of a run that begins now.
 [[nodiscard]] RunIdentity new_run(std::string job);
 
+/// The process that holds a run folder's lock, as it has signed the lock's file.
+struct RunHolder {
+  std::string host, process, job, since;  ///< empty if it has not signed yet
+  std::string address;                    ///< address of the run's control service; empty: none
+};
+
 /// A process's lock on a run folder, held while this object exists.
 class RunLock {
  public:
   RunLock() = default;
-  explicit RunLock(FileDescriptor file) : file_(std::move(file)) {}
+  /// `signed_bytes`: the length of the holder's signature in the file.
+  RunLock(FileDescriptor file, std::size_t signed_bytes) : file_(std::move(file)), signed_bytes_(signed_bytes) {}
   /// Returns false if the file system lacks locks: a second run is then not prevented.
   [[nodiscard]] bool holds() const { return static_cast<bool>(file_); }
+  /// Writes the address of the run's control service into the lock's file, for clients that know only the folder.
+  void note_address(const std::string& address) const;
 
  private:
   FileDescriptor file_;
+  std::size_t signed_bytes_ = 0;
 };
 
 /// The folder of a run. Errors about it begin with "train.out". Not thread-safe.
@@ -41,6 +51,8 @@ class RunFolder {
   [[nodiscard]] Result<RunLock> lock(const std::string& job) const;
   /// Returns the result that lock() would return now, without making files.
   [[nodiscard]] Status check_free() const;
+  /// Returns the process that holds the lock now; nothing if the folder is free (RF-1). Makes no files.
+  [[nodiscard]] std::optional<RunHolder> holder() const;
 
   /// Checks RF-2 for the run with id `run`. The error names the other run.
   [[nodiscard]] Status check_holds_only(const std::string& run, bool resumed) const;
@@ -56,6 +68,7 @@ class RunFolder {
   [[nodiscard]] std::filesystem::path aside(int number) const;
   /// Returns whether the folder has exports that belong to another run than `run`, by run.json.
   [[nodiscard]] bool has_models_of_other(const std::string& run) const;
+  [[nodiscard]] RunHolder read_holder() const;
   [[nodiscard]] Error in_use() const;
 
   std::filesystem::path folder_;

@@ -284,11 +284,11 @@ class Addresses(ControlTest):
         self.assertIn("no run of this user", err)
         first, one = self.started()
         self.assertEqual(self.command("status")[0], 0)
-        second, two = self.started(settings={"train.out": "second"})
+        self.started(settings={"train.out": "second"})
         status, _, err = self.command("status")
-        self.assertEqual((status, err.count("\n")), (2, 1), err)
-        self.assertIn(one, err)
-        self.assertIn(two, err)
+        self.assertEqual((status, err.count("\n")), (2, 3), err)
+        for out in ("out", "second"):
+            self.assertIn(f"\n  {self.folder}/{out}  job 'test', running, step ", err)
         first.end()  # killed: its socket remains
         self.assertTrue(os.path.exists(one[len("unix:"):]))
         self.assertEqual(self.command("status")[0], 0)

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/record/run_folder.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "tests/checkpoint/section_fixture.hpp"
 #include "tests/data/temp_folder.hpp"
@@ -48,6 +52,37 @@ TEST_F(RunFolderTest, is_locked_by_one_run_at_a_time_and_the_second_learns_by_wh
   }
   EXPECT_TRUE(folder_.check_free().ok());
   EXPECT_TRUE(folder_.lock("second").ok()) << "what the first has written does not hold";
+}
+
+TEST_F(RunFolderTest, names_the_process_that_holds_it_and_the_address_of_its_service) {
+  EXPECT_FALSE(folder_.holder().has_value());
+  {
+    const RunLock lock = folder_.lock("real").value_or_throw();
+    ASSERT_TRUE(folder_.holder().has_value());
+    EXPECT_EQ(folder_.holder()->job, "real");
+    EXPECT_EQ(folder_.holder()->process, std::to_string(getpid()));
+    EXPECT_EQ(folder_.holder()->address, "");
+    lock.note_address("unix:/a/longer/one.sock");
+    lock.note_address("unix:/a.sock");
+    EXPECT_EQ(folder_.holder()->address, "unix:/a.sock");
+    EXPECT_EQ(folder_.holder()->job, "real");
+  }
+  EXPECT_FALSE(folder_.holder().has_value()) << "the file alone does not hold the folder";
+  const RunLock next = folder_.lock("next").value_or_throw();
+  EXPECT_EQ(folder_.holder()->address, "");
+}
+
+TEST_F(RunFolderTest, a_check_of_another_process_neither_refuses_a_run_nor_looks_like_one) {
+  folder_.lock("real").value_or_throw();
+  const fs::path file = out_ / ".lock";
+  const FileDescriptor checks(open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(checks.get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_TRUE(folder_.check_free().ok());
+  std::jthread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the length of the check
+    flock(checks.get(), LOCK_UN);
+  });
+  EXPECT_TRUE(folder_.lock("next").ok());
 }
 
 TEST_F(RunFolderTest, is_free_when_the_process_that_locked_it_is_dead_RF1) {  // RF-1

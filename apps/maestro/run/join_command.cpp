@@ -18,7 +18,7 @@ namespace maestro {
 namespace {
 
 struct JoinArguments {
-  ControlTarget target;
+  RunChoice run;
   std::string section;
   std::string devices;
   std::string log_format;
@@ -52,7 +52,7 @@ struct JoinArguments {
 
 int run_join(const JoinArguments& arguments, Console& console) {
   return call_run(console, [&] {
-    execute(ControlClient(arguments.target).join(arguments.section, arguments.devices),
+    execute(ControlClient(service_of(arguments.run)).join(arguments.section, arguments.devices),
             log_arguments(arguments.log_format));
   });
 }
@@ -64,7 +64,7 @@ void add_join(Commands& commands) {
       "join", "take over replicas of a running job in a new process, until Ctrl-C or the job's end", run_join);
   command.add_option("--section", arguments.section, "a frozen section with replicas = {least, most}")->required();
   command.add_option("--devices", arguments.devices, "cpu:K,cpu:L for a replica (default: the least used cores)");
-  add_target_options(command, arguments.target);
+  add_run_choice(command, arguments.run);
   add_log_format(command, arguments.log_format);
 }
 

@@ -10,14 +10,14 @@ namespace {
 
 struct ControlArguments {
   std::string call;  ///< call of ControlClient
-  ControlTarget target;
+  RunChoice run;
   std::int32_t process = 0;  ///< process that `leave` ends
   bool json = false;
 };
 
 int run_control(const ControlArguments& arguments, Console& console) {
   return call_run(console, [&] {
-    ControlClient client(arguments.target);
+    ControlClient client(service_of(arguments.run));
     const auto form = arguments.json ? ControlClient::Form::json : ControlClient::Form::text;
     const std::string answer =
         arguments.call == "leave" ? client.leave(arguments.process, form) : client.call(arguments.call, form);
@@ -45,7 +45,7 @@ void add_control(Commands& commands) {
   for (const Call& each : calls) {
     const auto [command, arguments] = commands.add(each.command, each.purpose, run_control);
     arguments.call = each.call;
-    add_target_options(command, arguments.target);
+    add_run_choice(command, arguments.run);
     if (arguments.call == "leave") {
       command.add_option("--process", arguments.process, "its number, as `maestro status` shows it")->required();
     }

@@ -5,11 +5,12 @@
 
 namespace maestro {
 
-void add_target_options(CLI::App& command, ControlTarget& target) {
-  command.add_option("--at", target.address,
-                     "unix:/PATH or HOST:PORT (default: the one run of this user on this host)");
-  command.add_option("--keys", target.keys, "key folder, for a run on another host");
-  command.add_option("--token-file", target.token_file, "file with the run's token");
+void add_run_choice(CLI::App& command, RunChoice& choice) {
+  CLI::Option* const run =
+      command.add_option("run", choice.run, "the run's folder, train.out, or its address (default: the only live run)");
+  command.add_option("--at", choice.service.address, "its address, unix:/PATH or HOST:PORT")->excludes(run);
+  command.add_option("--keys", choice.service.keys, "key folder, for a run on another host");
+  command.add_option("--token-file", choice.service.token_file, "file with the run's token");
 }
 
 int call_run(Console& console, const std::function<void()>& call) {

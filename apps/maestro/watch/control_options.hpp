@@ -5,13 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
-#include "actors/control/control_client.hpp"
+#include "apps/maestro/watch/known_runs.hpp"
 #include "runtime/observe/console.hpp"
 
 namespace maestro {
 
-/// Adds the options that name a run. `target` outlives `command`.
-void add_target_options(CLI::App& command, ControlTarget& target);
+/// Adds the argument and the options that choose a run. `choice` outlives `command`.
+void add_run_choice(CLI::App& command, RunChoice& choice);
 
 /// Calls a run. Returns the exit status: 1, after a line, if no run answers or the run refuses. Throws JobError for an
 /// invalid address.

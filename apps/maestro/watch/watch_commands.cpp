@@ -26,11 +26,11 @@ namespace maestro {
 namespace {
 
 struct WatchArguments {
-  ControlTarget target;
+  RunChoice run;
 };
 
 struct MetricsArguments {
-  ControlTarget target;
+  RunChoice run;
   bool follow = false;
   bool json = false;
 };
@@ -156,7 +156,7 @@ void watch(const ControlTarget& target, Console& console) {
 
 /// Prints the rows that the run still has, and with --follow all later rows.
 void print_metrics(const MetricsArguments& arguments, Console& console) {
-  FollowedRun run(arguments.target);
+  FollowedRun run(service_of(arguments.run));
   MetricsPage at;
   while (std::cout) {
     const auto page = run.query(
@@ -184,7 +184,7 @@ void print_metrics(const MetricsArguments& arguments, Console& console) {
 
 int run_watch(const WatchArguments& arguments, Console& console) {
   signal(SIGINT, SIG_DFL);  // the usual end of these commands is not an error
-  return call_run(console, [&] { watch(arguments.target, console); });
+  return call_run(console, [&] { watch(service_of(arguments.run), console); });
 }
 
 int run_metrics(const MetricsArguments& arguments, Console& console) {
@@ -197,13 +197,13 @@ int run_metrics(const MetricsArguments& arguments, Console& console) {
 void add_watch(Commands& commands) {
   const auto [command, arguments] =
       commands.add("watch", "show a run as it goes on, with the curve of its loss", run_watch);
-  add_target_options(command, arguments.target);
+  add_run_choice(command, arguments.run);
 }
 
 void add_metrics(Commands& commands) {
   const auto [command, arguments] =
       commands.add("metrics", "print the figures of a run's steps and validations", run_metrics);
-  add_target_options(command, arguments.target);
+  add_run_choice(command, arguments.run);
   command.add_flag("--follow", arguments.follow, "go on until the run ends");
   command.add_flag("--json", arguments.json, "print a line of JSON for each row");
 }
