@@ -6,7 +6,8 @@
  * TFramedTransport with strict TBinaryProtocol, over TLS with mutual certificates if the address is not on this host.
  * The first argument of every call is the job's token; a local socket ignores it.
  *
- * Unknown numbers are omitted (optional fields). The name of a time ends in its unit.
+ * Unknown numbers are omitted (optional fields). The name of a time ends in its unit. Shares of time are
+ * from 0 to 1, by the clock, over the last 10 to 20 steps.
  */
 namespace cpp maestro.control
 namespace py maestro_control
@@ -40,7 +41,7 @@ struct SectionFigures {
   3: bool trained
   4: i64 step                        // 0: none yet
   5: map<string, double> metrics     // loss, grad_norm, lr, step_ms, ...; may be empty
-  6: optional double utilization     // busy share of the section's lanes in the last complete step
+  7: optional double busy            // share of the lanes' time in passes, over the last steps
 }
 
 enum ReplicaState { BUSY = 0, IDLE = 1, NO_ANSWER = 2 }
@@ -81,6 +82,16 @@ struct ReplicaFigures {
   9: i64 step                // step of the current or awaited work
   10: optional i32 micro_batch
   11: optional Wait wait     // if idle
+  12: optional double busy   // share of the lane's time in passes, over the last steps
+}
+
+/** A device of a process. */
+struct DeviceFigures {
+  1: i32 process
+  2: string host
+  3: string device
+  4: double busy             // share of its time that lanes on it spent in passes and at the end of steps, over the last
+                             // steps; at most 1
 }
 
 struct Status {
@@ -99,6 +110,9 @@ struct Status {
   13: list<ReplicaFigures> replicas
   14: string checkpoint            // path of the last checkpoint, or empty
   15: list<string> recoveries      // a line for each lost process after which the run continued
+  16: list<DeviceFigures> devices  // devices with lanes that have ended a step
+  17: optional double step_ms      // median time from the end of a step to the end of the next, over the last steps
+  18: optional double step_time_over_bound  // step_ms over the median of the least makespans of a step by itself
 }
 
 struct PlannedReplica {

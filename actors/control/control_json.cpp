@@ -36,7 +36,7 @@ Json section_json(const control::SectionFigures& section) {
             {"trained", section.trained},
             {"step", section.step},
             {"metrics", section.metrics}};
-  if (section.__isset.utilization) json["utilization"] = section.utilization;
+  if (section.__isset.busy) json["busy"] = section.busy;
   return json;
 }
 
@@ -52,7 +52,12 @@ Json replica_json(const control::ReplicaFigures& replica) {
             {"step", replica.step}};
   if (replica.__isset.micro_batch) json["micro_batch"] = replica.micro_batch;
   if (replica.__isset.wait) json["wait"] = wait_json(replica.wait);
+  if (replica.__isset.busy) json["busy"] = replica.busy;
   return json;
+}
+
+Json device_json(const control::DeviceFigures& device) {
+  return {{"process", device.process}, {"host", device.host}, {"device", device.device}, {"busy", device.busy}};
 }
 
 template <class Items, class Shown>
@@ -109,6 +114,9 @@ std::string json_text(const control::Status& status) {
   });
   json["sections"] = list_json(status.sections, section_json);
   json["replicas"] = list_json(status.replicas, replica_json);
+  json["devices"] = list_json(status.devices, device_json);
+  if (status.__isset.step_ms) json["step_ms"] = status.step_ms;
+  if (status.__isset.step_time_over_bound) json["step_time_over_bound"] = status.step_time_over_bound;
   json["checkpoint"] = status.checkpoint;
   json["recoveries"] = status.recoveries;
   return json.dump();

@@ -72,17 +72,29 @@ std::string figures_text(const std::map<std::string, double>& metrics) {
   return joined(figures, ", ");
 }
 
+std::string share_text(bool known, double share) {
+  return known ? number(100 * share, "%.0f%%") : "-";
+}
+
 std::vector<std::string> section_row(const control::SectionFigures& section) {
   return {section.name,
           std::to_string(section.replicas),
           section.trained ? "trained" : "frozen",
           section.step > 0 ? std::to_string(section.step) : "-",
-          section.__isset.utilization ? number(100 * section.utilization, "%.0f%%") : "-",
+          share_text(section.__isset.busy, section.busy),
           figures_text(section.metrics)};
 }
 
 std::string place(std::int32_t process, const std::string& host) {
   return "process " + std::to_string(process) + (host.empty() ? "" : " at " + host);
+}
+
+std::vector<std::vector<std::string>> device_rows(const control::Status& status) {
+  std::vector<std::vector<std::string>> rows{{"device", "process", "busy"}};
+  for (const control::DeviceFigures& device : status.devices) {
+    rows.push_back({device.device, place(device.process, device.host), share_text(true, device.busy)});
+  }
+  return rows;
 }
 
 }  // namespace
@@ -104,6 +116,10 @@ std::string plain_text(const control::Status& status) {
                      " of " + std::to_string(status.steps) + ", epoch " + number(status.epoch, "%.2f") + ", " +
                      number(status.samples_per_s, "%.1f") + " samples/s";
   if (status.__isset.loss) text += ", loss " + number(status.loss, "%.4f");
+  if (status.__isset.step_ms) text += "\nstep time: " + number(status.step_ms, "%.1f") + " ms";
+  if (status.__isset.step_time_over_bound) {
+    text += ", " + number(status.step_time_over_bound, "%.3f") + " times the lower bound of a step by itself";
+  }
   std::vector<std::string> units;
   for (const control::Unit& unit : status.units) {
     units.push_back(std::string(word(unit.kind)) + " " + std::to_string(unit.step));
@@ -114,13 +130,16 @@ std::string plain_text(const control::Status& status) {
   std::vector<std::vector<std::string>> sections{{"section", "replicas", "", "step", "busy", ""}};
   for (const control::SectionFigures& section : status.sections) sections.push_back(section_row(section));
   text += table(sections);
-  std::vector<std::vector<std::string>> replicas{{"replica", "process", "devices", ""}};
+  if (!status.devices.empty()) text += table(device_rows(status));
+  std::vector<std::vector<std::string>> replicas{{"replica", "process", "devices", "busy", ""}};
   for (const control::ReplicaFigures& replica : status.replicas) {
     replicas.push_back({replica.section + " " + std::to_string(replica.replica),
                         place(replica.process, replica.host) + " (pid " + std::to_string(replica.pid) + ")",
-                        joined(replica.devices, ","), doing_text(replica)});
+                        joined(replica.devices, ","), share_text(replica.__isset.busy, replica.busy),
+                        doing_text(replica)});
   }
-  return text + table(replicas);
+  return text + table(replicas) +
+         "\nbusy: share of the last steps' time; sections and replicas: in passes, devices: in passes and at step ends";
 }
 
 std::string plain_text(const control::Plan& plan) {

@@ -96,19 +96,15 @@ control::ReplicaFigures replica_figures(const ReplicaPlacement& place, const Wai
   return figures;
 }
 
-/// Returns the mean over a section's stages.
-std::optional<double> utilization_of(const std::string& section, const ResolvedJob& job,
-                                     const std::optional<SchedulingRow>& row) {
-  if (!row) return std::nullopt;
-  double sum = 0;
-  int stages = 0;
+/// Returns the share of time that the lanes of a section and its stages spent in passes.
+std::optional<double> busy_share_of(const std::string& section, const ResolvedJob& job, const LaneUses& uses) {
+  LaneUse sum;
   for (const SectionId id : job.graph.stages_of(section)) {
-    const auto found = row->utilization.find(job.graph.node(id).name);
-    if (found == row->utilization.end()) continue;
-    sum += found->second;
-    ++stages;
+    for (const auto& [lane, use] : uses) {
+      if (lane.first == id) sum += use;
+    }
   }
-  return stages > 0 ? std::optional(sum / stages) : std::nullopt;
+  return sum.whole_ms > 0 ? std::optional(sum.busy_share()) : std::nullopt;
 }
 
 control::SectionFigures section_figures(const GraphNode& node, const ResolvedJob& job, const RunStatus& run) {
@@ -120,8 +116,26 @@ control::SectionFigures section_figures(const GraphNode& node, const ResolvedJob
     figures.step = static_cast<std::int64_t>(row->second.step.value());
     figures.metrics = row->second.metrics;
   }
-  if (const auto share = utilization_of(figures.name, job, run.scheduling)) figures.__set_utilization(*share);
+  if (node.role == Role::source) return figures;  // it computes nothing
+  if (const auto share = busy_share_of(figures.name, job, run.figures.recent_use)) figures.__set_busy(*share);
   return figures;
+}
+
+/// Adds a lane's use of its devices.
+void add_to_devices(const control::ReplicaFigures& replica, double share,
+                    std::vector<control::DeviceFigures>& devices) {
+  for (const std::string& name : replica.devices) {
+    auto found = std::ranges::find_if(
+        devices, [&](const auto& each) { return each.process == replica.process && each.device == name; });
+    if (found == devices.end()) {
+      control::DeviceFigures device;
+      device.process = replica.process;
+      device.host = replica.host;
+      device.device = name;
+      found = devices.insert(devices.end(), std::move(device));
+    }
+    found->busy = std::min(1.0, found->busy + share);  // lanes end their steps at different times
+  }
 }
 
 control::PlannedSection planned_section(SectionId id, const ResolvedJob& job, const Places& places) {
@@ -185,6 +199,8 @@ control::Status status_answer(const ResolvedJob& job, const RunStatus& run, cons
   for (const GraphNode& node : job.graph.nodes()) {
     if (node.stage == 0) status.sections.push_back(section_figures(node, job, run));
   }
+  if (run.steady_step) status.__set_step_ms(run.steady_step->step_ms);
+  if (run.steady_step) status.__set_step_time_over_bound(run.steady_step->over_bound());
   std::map<Lane, const WaitingFor*> answer_of;
   for (const WaitingFor& answer : answers) answer_of[{answer.section, answer.replica}] = &answer;
   const Places places(job, run.directory.get());
@@ -192,7 +208,12 @@ control::Status status_answer(const ResolvedJob& job, const RunStatus& run, cons
     const auto answer = answer_of.find(lane);
     status.replicas.push_back(
         replica_figures(place, answer == answer_of.end() ? nullptr : answer->second, places, job.graph));
+    const auto use = run.figures.recent_use.find(lane);
+    if (use == run.figures.recent_use.end() || job.graph.node(lane.first).role == Role::source) continue;
+    status.replicas.back().__set_busy(use->second.busy_share());
+    add_to_devices(status.replicas.back(), use->second.device_share(), status.devices);
   }
+  std::ranges::sort(status.devices, {}, [](const auto& each) { return std::pair(each.process, each.device); });
   status.checkpoint = run.checkpoint;
   status.recoveries = run.recoveries;
   return status;

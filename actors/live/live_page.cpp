@@ -7,9 +7,11 @@
 
 #include "actors/control/control_text.hpp"
 #include "actors/control/control_types.h"
+#include "actors/job/lane_text.hpp"
 #include "runtime/core/utf8.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/page/page_parts.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/run_reader.hpp"
 #include "runtime/page/run_tables.hpp"
 
@@ -41,6 +43,8 @@ addEventListener("DOMContentLoaded", () => {
 <style>#gone { max-width: 1040px; margin: 1rem auto 0; padding: 0 1.25rem; } #gone[hidden] { display: none; }</style>
 )";
 
+constexpr std::size_t most_figures = 12;
+
 std::string upper_first(std::string text) {
   if (!text.empty()) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   return text;
@@ -53,20 +57,32 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 std::vector<PageFigure> figures_of(const control::Status& status) {
-  return {{"now", state_text(status), {}},
-          {"step", std::to_string(status.step), "of " + std::to_string(status.steps), std::to_string(status.step)},
-          {"samples/s", shortened(status.samples_per_s), "over the last steps"},
-          {"epoch", fixed(status.epoch, 2), {}}};
+  std::vector<PageFigure> figures{
+      {"now", state_text(status), {}},
+      {"step", std::to_string(status.step), "of " + std::to_string(status.steps), std::to_string(status.step)},
+      {"samples/s", shortened(status.samples_per_s), "over the last steps"},
+      {"epoch", fixed(status.epoch, 2), {}}};
+  for (const control::DeviceFigures& device : status.devices) {
+    if (figures.size() == most_figures) break;
+    const bool several = status.devices.front().process != status.devices.back().process;
+    figures.push_back({"busy: " + device.device + (several ? " of process " + std::to_string(device.process) : ""),
+                       percent(device.busy, 0), "share of the last steps' time in passes and at step ends"});
+  }
+  return figures;
 }
 
 PageTable replicas_of(const control::Status& status) {
-  PageTable table{
-      "Now", "What each replica does, or whom it waits for.", {"replica", "process", "devices", "does"}, {}};
+  PageTable table{"Now",
+                  "What each replica does, or whom it waits for. Busy: share of the time of the last steps that it "
+                  "spent in passes.",
+                  {"replica", "process", "devices", "busy", "does"},
+                  {}};
   for (const control::ReplicaFigures& replica : status.replicas) {
     const std::string host = replica.host.empty() ? "" : " at " + replica.host;
     table.rows.push_back({{replica.section + " " + std::to_string(replica.replica)},
                           {std::to_string(replica.process) + host},
                           {joined(replica.devices)},
+                          {replica.__isset.busy ? percent(replica.busy, 0) : "-"},
                           {doing_text(replica)}});
   }
   return table;
@@ -81,6 +97,7 @@ PageTable recoveries_of(const control::Status& status) {
 /// Returns the passes of the last steps, on lanes in the order of the job.
 Timeline timeline_of(const StepTotals& figures, const ResolvedJob& job) {
   Timeline timeline;
+  timeline.sections = sections_of(lanes_of(lanes_of(job)));  // in the order of the record
   std::map<std::pair<SectionId, ReplicaIndex>, std::size_t> lane_of;
   std::optional<StepFigures::Clock::time_point> begin;
   for (const auto& step : figures.recent) {

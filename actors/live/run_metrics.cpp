@@ -39,10 +39,12 @@ void add_sections(MetricRegistry& registry, const control::Status& status) {
   }
 }
 
-double total_ms(const LaneTimes& times) {
-  double sum = times.busy_ms + times.step_ms;
-  for (const auto& [on, ms] : times.wait_ms) sum += ms;
-  return sum;
+void add_devices(MetricRegistry& registry, const control::Status& status) {
+  for (const control::DeviceFigures& device : status.devices) {
+    gauge(registry, "maestro_device_busy_ratio",
+          "Share of the last steps' time that replicas on the device spent in passes and at step ends.", device.busy,
+          {{}, {}, {{"process", std::to_string(device.process)}, {"device", device.device}}});
+  }
 }
 
 std::string edge_label(const GraphEdge& edge, const SectionGraph& graph) {
@@ -52,28 +54,29 @@ std::string edge_label(const GraphEdge& edge, const SectionGraph& graph) {
 void add_lanes(MetricRegistry& registry, const StepTotals& figures, const SectionGraph& graph) {
   constexpr double seconds_of_ms = 1e-3;
   const auto ratio =
-      registry.gauge("maestro_busy_ratio", "Share of the replica's last training step that it spent in passes.");
+      registry.gauge("maestro_busy_ratio", "Share of the last steps' time that the replica spent in passes.");
   const auto busy = registry.counter("maestro_busy_seconds_total", "Time that the replica spent in passes.");
   const auto ending = registry.counter("maestro_step_end_seconds_total",
-                                       "Time that the replica spent in gradient sums, the optimizer and checkpoints.");
-  const auto waiting = registry.counter(
-      "maestro_wait_seconds_total", "Time that the replica waited, by the section that it waited for, or by reason.");
+                                       "Time that the replica spent in gradient sums and the optimizer.");
+  const auto waiting =
+      registry.counter("maestro_wait_seconds_total",
+                       "Time that the replica waited, by the section that it waited for, or by reason; device: the "
+                       "device worked for other replicas.");
   const auto sent =
       registry.counter("maestro_transfer_bytes_total", "Bytes of tensors that replicas have sent along an edge.");
   const auto transferring = registry.counter("maestro_transfer_seconds_total",
                                              "Time from sending pieces of tensors until other processes had received "
                                              "them, without waits for credits.");
   const auto labels_of = [&](const Lane& lane) { return MetricLabels{graph.node(lane.first).name, lane.second}; };
-  for (const auto& [lane, report] : figures.last_lanes) {
-    const double all = total_ms(report.times);
-    if (all > 0) registry.set(ratio, labels_of(lane), report.times.busy_ms / all);
+  for (const auto& [lane, use] : figures.recent_use) {
+    if (use.whole_ms > 0) registry.set(ratio, labels_of(lane), use.busy_share());
   }
   SentBytes by_channel;
   ChannelTimes times;
   for (const auto& [lane, report] : figures.lanes) {
     MetricLabels labels = labels_of(lane);
     registry.add(busy, labels, report.times.busy_ms * seconds_of_ms);
-    registry.add(ending, labels, report.times.step_ms * seconds_of_ms);
+    registry.add(ending, labels, report.times.step_end_ms * seconds_of_ms);
     for (const auto& [on, ms] : report.times.wait_ms) {
       labels.others = {{"on", on}};
       registry.add(waiting, labels, ms * seconds_of_ms);
@@ -136,6 +139,12 @@ std::string metrics_text(const control::Status& status, const RunStatus& run, co
     gauge(registry, "maestro_run_state", "1 for the state of the run, 0 for the others.", run.state == each ? 1 : 0,
           {{}, {}, {{"state", name_of(each)}}});
   }
+  if (run.steady_step) {
+    gauge(registry, "maestro_step_time_over_bound",
+          "Median time between the ends of the last steps, over the median lower bound of a step by itself.",
+          run.steady_step->over_bound());
+  }
+  add_devices(registry, status);
   add_lanes(registry, run.figures, graph);
   add_process(registry, process);
   return registry.prometheus_text();

@@ -25,7 +25,7 @@ MAESTRO_INSPECT(BoundaryOrder, x.mark)
 MAESTRO_INSPECT(Metric, x.name, x.sum, x.weight)
 MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x.samples, x.metrics, x.forward_ms,
                 x.backward_ms, x.age_ms)
-MAESTRO_INSPECT(LaneTimes, x.busy_ms, x.step_ms, x.wait_ms)
+MAESTRO_INSPECT(LaneTimes, x.busy_ms, x.step_end_ms, x.wait_ms)
 MAESTRO_INSPECT(TransferTimes, x.sum_ms, x.pieces)
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr, x.times, x.sent, x.transfers)
 MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)

@@ -71,8 +71,9 @@ struct MicroBatchDone {
 /// A replica's times since its last StepDone.
 struct LaneTimes {
   double busy_ms = 0;                     ///< time in passes
-  double step_ms = 0;                     ///< time at the end of steps: sums, optimizer, copies for checkpoints
-  std::map<std::string, double> wait_ms;  ///< times of waiting, by awaited node or by reason (WaitKind, "device")
+  double step_end_ms = 0;                 ///< device time at the end of steps: sums of gradients, norm, optimizer
+  std::map<std::string, double> wait_ms;  ///< other times, by awaited node or by reason: WaitKind; "device", for which
+                                          ///< other lanes work; "checkpoint", for which the state is copied
 };
 using SentBytes = std::map<Channel, std::uint64_t>;
 /// Times of arrived pieces, from sending until they were written to another process; zero for pieces that were handed
@@ -356,6 +357,7 @@ struct WorkDone {
   double lr = 0;
   double forward_ms = 0;
   double backward_ms = 0;
+  double device_ms = 0;  ///< time of the device from the job's begin to its end
 };
 
 }  // namespace maestro

@@ -6,12 +6,20 @@
 
 namespace maestro {
 
-void LaneClock::pass_ended(double busy_ms, Time now) {
-  const double before = times_.busy_ms;
+void LaneClock::work_ended(double device_ms, Time now) {
+  const double idle_ms = add(now) - device_ms;
+  if (idle_ms <= 0 || state_ == State::none || state_ == State::wait) return;
+  (state_ == State::pass ? times_.busy_ms : times_.step_end_ms) -= idle_ms;
+  times_.wait_ms["device"] += idle_ms;
+}
+
+void LaneClock::worked_meanwhile(double device_ms, Time now) {
+  if (state_ != State::wait) return;
   add(now);
-  const double idle_ms = std::max(0.0, times_.busy_ms - before - busy_ms);
-  times_.busy_ms -= idle_ms;
-  if (idle_ms > 0) times_.wait_ms["device"] += idle_ms;
+  double& waited_ms = times_.wait_ms[reason_];
+  const double worked_ms = std::min(device_ms, waited_ms);
+  waited_ms -= worked_ms;
+  times_.step_end_ms += worked_ms;
 }
 
 LaneTimes LaneClock::take(Time now) {
@@ -26,21 +34,22 @@ void LaneClock::enter(State state, std::string_view reason, Time now) {
   reason_ = reason;
 }
 
-void LaneClock::add(Time now) {
+double LaneClock::add(Time now) {
   const double ms = std::chrono::duration<double, std::milli>(now - std::exchange(since_, now)).count();
   switch (state_) {
     case State::none:
-      return;
+      break;
     case State::wait:
       times_.wait_ms[reason_] += ms;
-      return;
+      break;
     case State::pass:
       times_.busy_ms += ms;
-      return;
+      break;
     case State::step:
-      times_.step_ms += ms;
-      return;
+      times_.step_end_ms += ms;
+      break;
   }
+  return ms;
 }
 
 }  // namespace maestro

@@ -21,17 +21,19 @@ class LaneClock {
   void waits(std::string_view reason, Time now) { enter(State::wait, reason, now); }
   void runs_pass(Time now) { enter(State::pass, {}, now); }
   void ends_step(Time now) { enter(State::step, {}, now); }
-  /// Ends the pass, for which the device worked `busy_ms`. The rest counts as a wait for "device", which other replicas
-  /// may share.
-  void pass_ended(double busy_ms, Time now);
+  /// Ends a pass or an action at the end of a step, for which the device worked `device_ms`. The rest counts as a wait
+  /// for "device", which other replicas may share. Changes no wait.
+  void work_ended(double device_ms, Time now);
+  /// Counts `device_ms` of the current wait as work at the end of the step: the replica's part of an exchange.
+  void worked_meanwhile(double device_ms, Time now);
   /// Returns the times since the last call.
   [[nodiscard]] LaneTimes take(Time now);
 
  private:
   enum class State : std::uint8_t { none, wait, pass, step };
   void enter(State state, std::string_view reason, Time now);
-  /// Adds the time since the last call to the current state's time.
-  void add(Time now);
+  /// Adds the time since the last call to the current state's time, and returns it.
+  double add(Time now);
 
   State state_ = State::none;
   std::string reason_;

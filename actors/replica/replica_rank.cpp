@@ -186,27 +186,33 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
                groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_] {
     const FaultPlace place(name.c_str());
     // An emulated device waits the emulated time first, then runs the work.
-    const auto begin = lasts.count() > 0 ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
-    if (lasts.count() > 0) *last_end = Clock::now();
+    const bool emulated = lasts.count() > 0;
+    const auto begin = emulated ? std::max(Clock::now() - lasts, *last_end) : Clock::now();
+    if (emulated) *last_end = Clock::now();
+    const std::chrono::duration<double, std::milli> emulated_ms = Clock::now() - begin;
+    const std::shared_ptr<WorkTimer> timer = device->timer();
     const auto fail = [&](const std::string& problem, bool service_lost = false) {
       send_from_outside(self, Failure{problem, false, service_lost});
       abort_groups(runner->context().parallel, problem);
     };
     try {
+      timer->mark();
       Result<WorkResult> made = job();
       if (!made) return fail(made.error().message);
-      device->finish(
-          [self, traced, begin, rank, runner, groups_end, result = std::move(*made)](const std::string& failure) {
-            traced.finished(begin);
-            const std::string broken = failure_of(result, runner->context().parallel);
-            if (!broken.empty()) return send_from_outside(self, TransferBroken{broken});
-            const bool ended = groups_end != nullptr && groups_end->is_set();  // device failures then follow from it
-            if (!failure.empty() && ended) return send_from_outside(self, TransferBroken{failure});
-            if (!failure.empty()) return send_from_outside(self, Failure{failure});
-            WorkDone done = result.get();
-            done.layout_rank = rank;
-            send_from_outside(self, std::move(done));
-          });
+      timer->mark();
+      device->finish([self, traced, begin, rank, runner, groups_end, timer, emulated, emulated_ms,
+                      result = std::move(*made)](const std::string& failure) {
+        traced.finished(begin);
+        const std::string broken = failure_of(result, runner->context().parallel);
+        if (!broken.empty()) return send_from_outside(self, TransferBroken{broken});
+        const bool ended = groups_end != nullptr && groups_end->is_set();  // device failures then follow from it
+        if (!failure.empty() && ended) return send_from_outside(self, TransferBroken{failure});
+        if (!failure.empty()) return send_from_outside(self, Failure{failure});
+        WorkDone done = result.get();
+        done.layout_rank = rank;
+        done.device_ms = emulated ? emulated_ms.count() : timer->milliseconds(0, 1);
+        send_from_outside(self, std::move(done));
+      });
     } catch (const CommunicatorAborted& aborted) {
       abort_groups(runner->context().parallel, aborted.what());  // RJ-1; the rank that failed first has reported
     } catch (const ExchangeBroken& broken) {

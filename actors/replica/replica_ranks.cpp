@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-/// Adds a rank's result: metrics add up, and the slowest rank determines a pass' time.
+/// Adds a rank's result: metrics add up, and the slowest rank determines the times.
 void add_to(WorkDone& all, const WorkDone& one) {
   for (const Metric& metric : one.metrics) {
     const auto same = std::ranges::find(all.metrics, metric.name, &Metric::name);
@@ -25,6 +25,7 @@ void add_to(WorkDone& all, const WorkDone& one) {
   all.lr = one.lr;
   all.forward_ms = std::max(all.forward_ms, one.forward_ms);
   all.backward_ms = std::max(all.backward_ms, one.backward_ms);
+  all.device_ms = std::max(all.device_ms, one.device_ms);
 }
 
 /// Returns whether the rank began the write or copy with this cookie.

@@ -231,6 +231,9 @@ void SectionReplica::rank_done(const WorkDone& result) {
   ++events_;
   if (still_ && !standing_.pending()) return;
   if (exchanging()) {
+    // A checkpoint's exchange is not work at the end of the step. Ranks run at once.
+    const bool of_step = waits_for().kind != WaitKind::moments;
+    if (of_step) clock_.worked_meanwhile(result.device_ms / static_cast<double>(ranks_.size()), Clock::now());
     ranks_.at(result.layout_rank).reductions().job_done();
     return continue_exchange();
   }
@@ -239,10 +242,13 @@ void SectionReplica::rank_done(const WorkDone& result) {
 }
 
 void SectionReplica::done() {
-  if (work_.kind == ReplicaLane::Kind::mark) return action_done();
   WorkDone& all = ranks_.gathered();
+  if (work_.kind == ReplicaLane::Kind::mark) {
+    clock_.work_ended(all.device_ms, Clock::now());
+    return action_done();
+  }
   const PassCost took = emulated_.value_or(PassCost{all.forward_ms, all.backward_ms});
-  clock_.pass_ended(took.forward + took.backward, Clock::now());
+  clock_.work_ended(took.forward + took.backward, Clock::now());
   passes_.finished(std::move(all.metrics), took);
   pass_done();
 }
@@ -280,7 +286,8 @@ void SectionReplica::phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Ki
 void SectionReplica::note_action() {
   const WaitingFor waiting = waits_for();
   const Clock::time_point now = Clock::now();
-  waiting.kind == WaitKind::nothing ? clock_.ends_step(now) : clock_.waits(name_of(waiting.kind), now);
+  if (waiting.kind != WaitKind::nothing) return clock_.waits(name_of(waiting.kind), now);
+  waiting.doing == "step" ? clock_.ends_step(now) : clock_.waits(waiting.doing, now);
 }
 
 void SectionReplica::idle() {

@@ -128,7 +128,7 @@ class CurveDrawing {
   }
 
   [[nodiscard]] static std::string kind(const ChartLine& line, std::string_view name) {
-    return "class=\"s" + std::to_string(line.colour % chart_colours) + " " + std::string(name) + "\" data-line=\"" +
+    return "class=\"s" + std::to_string(line.colour) + " " + std::string(name) + "\" data-line=\"" +
            escaped(line.label) + "\"";
   }
 

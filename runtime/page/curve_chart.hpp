@@ -21,7 +21,7 @@ struct ChartDot {
 
 struct ChartLine {
   std::string label;
-  std::size_t colour = 0;  ///< class s0, s1, ...
+  std::size_t colour = 0;  ///< class s0, s1, ...: a section's, or from other_colours on
   std::vector<CurvePoint> points;
   std::vector<ChartDot> dots;
 };
@@ -35,7 +35,8 @@ struct CurveChart {
   std::vector<ChartLine> lines;
 };
 
-inline constexpr std::size_t chart_colours = 8;  ///< further lines repeat the first colours
+inline constexpr std::size_t chart_colours = 8;              ///< colours of sections; further ones repeat the first
+inline constexpr std::size_t other_colours = chart_colours;  ///< first of three colours that no section has
 
 /// Returns the lines with the value range of each point, and as moving means; empty without a finite value. The scale
 /// is logarithmic if the values are positive and far apart.

@@ -22,7 +22,8 @@ std::string title_of(const RunLane& lane, const LaneSpan& span) {
   const double total = span.total_ms();
   const std::string waits = waits_text(span);
   return lane.name + ", " + steps_text(span) + ": busy " + percent(span.busy_ms / total, 0) + ", end of steps " +
-         percent(span.step_ms / total, 0) + (waits.empty() ? "" : ", waits for " + waits);
+         percent(span.step_end_ms / total, 0) + ", waits for the device " + percent(span.device_ms() / total, 0) +
+         (waits.empty() ? "" : ", other waits: " + waits);
 }
 
 }  // namespace
@@ -57,7 +58,8 @@ std::string lane_chart(const std::vector<RunLane>& lanes,
       };
       out += "<g><title>" + escaped(title_of(lane, span)) + "</title>";
       bar(span.busy_ms, "s" + std::to_string(colour_of(lane.section())) + " p-both");
-      bar(span.step_ms, "p-step");
+      bar(span.step_end_ms, "p-step");
+      bar(span.device_ms(), "device-waits");
       bar(span.waited_ms(), "waits");
       out += "</g>";
     }

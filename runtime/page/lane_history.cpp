@@ -8,16 +8,25 @@
 
 namespace maestro {
 
+namespace {
+constexpr const char* device = "device";
+}  // namespace
+
+double LaneSpan::device_ms() const {
+  const auto found = wait_ms.find(device);
+  return found == wait_ms.end() ? 0 : found->second;
+}
+
 double LaneSpan::waited_ms() const {
   double sum = 0;
-  for (const auto& [on, ms] : wait_ms) sum += ms;
+  for (const auto& [on, ms] : wait_ms) sum += on == device ? 0 : ms;
   return sum;
 }
 
 void LaneSpan::append(const LaneSpan& later) {
   last_step = later.last_step;
   busy_ms += later.busy_ms;
-  step_ms += later.step_ms;
+  step_end_ms += later.step_end_ms;
   for (const auto& [on, ms] : later.wait_ms) wait_ms[on] += ms;
 }
 
@@ -26,7 +35,7 @@ std::string waits_text(const LaneSpan& span) {
   std::vector<std::pair<double, std::string>> shares;
   const double total = span.total_ms();
   for (const auto& [on, ms] : span.wait_ms) {
-    if (total > 0 && ms / total >= least_share) shares.emplace_back(ms / total, on);
+    if (on != device && total > 0 && ms / total >= least_share) shares.emplace_back(ms / total, on);
   }
   std::ranges::sort(shares, std::greater<>(), &std::pair<double, std::string>::first);
   std::string text;

@@ -19,15 +19,18 @@ struct LaneSpan {
   std::uint64_t first_step = 0;
   std::uint64_t last_step = 0;
   double busy_ms = 0;                     ///< time in passes
-  double step_ms = 0;                     ///< time at the end of steps
-  std::map<std::string, double> wait_ms;  ///< waits by section, or by the missing input
+  double step_end_ms = 0;                 ///< time at the end of steps
+  std::map<std::string, double> wait_ms;  ///< waits by section, or by the missing input; "device": for the device
+  /// Returns the wait for the device, which worked for other lanes.
+  [[nodiscard]] double device_ms() const;
+  /// Returns the time of all other waits.
   [[nodiscard]] double waited_ms() const;
-  [[nodiscard]] double total_ms() const { return busy_ms + step_ms + waited_ms(); }
+  [[nodiscard]] double total_ms() const { return busy_ms + step_end_ms + device_ms() + waited_ms(); }
   /// Appends the steps of a later span.
   void append(const LaneSpan& later);
 };
 
-/// Returns "teacher 31%, norm 2%": waits as shares of the total time, the largest first.
+/// Returns "teacher 31%, norm 2%": waits as shares of the total time, the largest first, without the device.
 [[nodiscard]] std::string waits_text(const LaneSpan& span);
 
 class LaneHistory {

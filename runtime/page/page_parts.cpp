@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/page/markup.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/timeline_chart.hpp"
 
 namespace maestro {
@@ -40,10 +41,12 @@ polyline { fill: none; stroke-linejoin: round; }
 .mean { stroke: hsl(var(--hue) 62% var(--mid)); stroke-width: 2; }
 .dot { fill: hsl(var(--hue) 72% var(--dot)); stroke: var(--card); stroke-width: 1.2; }
 .s0 { --hue: 212; } .s1 { --hue: 38; } .s2 { --hue: 152; } .s3 { --hue: 280; } .s4 { --hue: 350; } .s5 { --hue: 185; } .s6 { --hue: 95; } .s7 { --hue: 16; }
+.s8 { --hue: 245; } .s9 { --hue: 320; } .s10 { --hue: 65; }
 .p-forward { fill: hsl(var(--hue) 70% var(--light)); background: hsl(var(--hue) 70% var(--light)); }
 .p-both { fill: hsl(var(--hue) 62% var(--mid)); background: hsl(var(--hue) 62% var(--mid)); }
 .p-backward { fill: hsl(var(--hue) 72% var(--dark)); background: hsl(var(--hue) 72% var(--dark)); }
 .waits { fill: hsl(0 0% 50% / .12); background: hsl(0 0% 50% / .25); }
+.device-waits { fill: hsl(0 0% 50% / .45); background: hsl(0 0% 50% / .45); }
 .p-step { fill: var(--faint); background: var(--faint); }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; margin: .5rem 0 0; padding: 0; list-style: none;
   font-size: .82rem; color: var(--faint); }
@@ -130,26 +133,42 @@ std::string chart_part(const ChartHeading& heading, std::string_view chart, std:
          "</ul>\n";
 }
 
+std::string plot_part(std::string_view title, std::string_view drawing) {
+  if (drawing.empty()) return "";
+  return "<figure class=\"plot\"><figcaption>" + escaped(title) + "</figcaption>" + std::string(drawing) +
+         "</figure>\n";
+}
+
+std::string plots_part(const ChartHeading& heading, std::string_view plots, std::string_view legend) {
+  return "<h2>" + escaped(heading.title) + "</h2>\n<p class=\"faint\">" + escaped(heading.remark) +
+         "</p>\n<ul class=\"legend\">" + std::string(legend) + "</ul>\n<div class=\"plots\">\n" + std::string(plots) +
+         "</div>\n";
+}
+
+std::string line_entry(std::size_t colour, std::string_view name) {
+  return "<li><i class=\"s" + std::to_string(colour) + " line\"></i>" + escaped(name) + "</li>";
+}
+
 std::string timeline_part(const Timeline& timeline) {
   const std::string chart = timeline_chart(timeline);
   if (chart.empty()) return "";
   const auto seen = [&](TimelinePass pass, const std::string& section) {
     return std::ranges::any_of(timeline.slices, [&](const TimelineSlice& slice) {
-      return slice.pass == pass && (section.empty() || timeline.lanes[slice.lane].section == section);
+      return slice.pass == pass && (section.empty() || section_of_stage(timeline.lanes[slice.lane].section) == section);
     });
   };
   std::string legend;
-  const auto entry = [&](std::size_t section, std::string_view kind, const std::string& words) {
-    legend +=
-        "<li><i class=\"s" + std::to_string(section) + " " + std::string(kind) + "\"></i>" + escaped(words) + "</li>";
+  const auto entry = [&](const std::string& kind, const std::string& words) {
+    legend += "<li><i class=\"" + kind + "\"></i>" + escaped(words) + "</li>";
   };
   const std::vector<std::string> sections = sections_of(timeline);
-  for (std::size_t at = 0; at < sections.size(); ++at) {
-    if (seen(TimelinePass::forward, sections[at])) entry(at, "p-forward", sections[at] + " forward");
-    if (seen(TimelinePass::both, sections[at])) entry(at, "p-both", sections[at] + " forward and backward");
-    if (seen(TimelinePass::backward, sections[at])) entry(at, "p-backward", sections[at] + " backward");
+  for (const std::string& section : sections) {
+    const std::string colour = "s" + std::to_string(colour_of(section, sections)) + " ";
+    if (seen(TimelinePass::forward, section)) entry(colour + "p-forward", section + " forward");
+    if (seen(TimelinePass::both, section)) entry(colour + "p-both", section + " forward and backward");
+    if (seen(TimelinePass::backward, section)) entry(colour + "p-backward", section + " backward");
   }
-  if (seen(TimelinePass::step, "")) entry(0, "p-step", "optimizer step");
+  if (seen(TimelinePass::step, "")) entry("p-step", "end of the step");
   return chart_part(
       {"What ran when", "Steps " + std::to_string(timeline.first_step) + " to " + std::to_string(timeline.last_step) +
                             ": one row for each copy of a section, one block for each pass over a "

@@ -2,6 +2,7 @@
 // The parts that pages have in common, as HTML: frame and style sheet, figures, answers, charts. Pure; any thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,13 @@ struct ChartHeading {
 
 /// Returns a chart, SVG, under its heading; `legend`: <li> elements.
 [[nodiscard]] std::string chart_part(const ChartHeading& heading, std::string_view chart, std::string_view legend);
+
+/// Returns a small chart under its title; nothing without a drawing.
+[[nodiscard]] std::string plot_part(std::string_view title, std::string_view drawing);
+/// Returns small charts under their heading and legend.
+[[nodiscard]] std::string plots_part(const ChartHeading& heading, std::string_view plots, std::string_view legend);
+/// Returns a legend's entry for a line with the colour of this number.
+[[nodiscard]] std::string line_entry(std::size_t colour, std::string_view name);
 
 /// Returns the chart of a timeline with its legend; nothing without slices.
 [[nodiscard]] std::string timeline_part(const Timeline& timeline);

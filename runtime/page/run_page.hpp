@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/page/curve.hpp"
+#include "runtime/page/curve_chart.hpp"
 #include "runtime/page/lane_history.hpp"
 #include "runtime/page/page_parts.hpp"
 #include "runtime/page/timeline.hpp"
@@ -81,22 +81,32 @@ struct RunPage {
   std::vector<PageFigure> figures;
   std::vector<PageAnswer> answers;         ///< answers to validation samples, by the trained model
   std::vector<RunCurve> curves;            ///< curves in the order of the sections' first steps
-  std::vector<RunCurve> utilization;       ///< busy share of the makespan, by section
-  std::vector<RunCurve> times;             ///< the run's makespan_ms and lower_bound_ms
+  std::vector<RunCurve> busy;              ///< share of the lanes' time in passes, by section
+  std::vector<RunCurve> times;             ///< the run's step_ms, makespan_ms and lower_bound_ms
   std::vector<RunLane> lane_times;         ///< lanes by name; from the steps whose lines have lanes
+  bool old_step_ends = false;              ///< ends of steps include waits for devices, as recorded by earlier versions
   std::vector<RunValidation> validations;  ///< in their order
   std::vector<RunSpike> spikes;            ///< newest spikes, in their order
   std::uint64_t earlier_spikes = 0;        ///< number of spikes before
   std::vector<RunText> texts;              ///< texts by prompt, section and step
   std::string texts_remark;                ///< origin of the texts, and the missing ones
   std::vector<RunEvent> events;            ///< in their order, without validations and spikes
-  std::vector<std::string> lanes;
+  std::vector<std::string> lanes;          ///< texts of the lanes with their devices
   std::map<std::string, std::string> data;  ///< fingerprint
   std::string job;                          ///< TOML, with its overrides
   std::string command;                      ///< command that repeats the run from a file with the text of `job`
   Timeline timeline;                        ///< without slices: not shown
 };
 
+/// Returns the metrics of the sections, the usual ones first.
+[[nodiscard]] std::vector<std::string> metrics_of(const RunPage& page);
+/// Returns a section's validations as dots, of many only some, including the last.
+[[nodiscard]] std::vector<ChartDot> validation_dots(const RunPage& page, const std::string& section,
+                                                    const std::string& metric);
+/// Returns the sections in colour order (colour_of()), which every drawing of the run uses.
+[[nodiscard]] std::vector<std::string> sections_of(const RunPage& page);
+/// Returns a sentence about records of earlier versions, after a space; empty for others.
+[[nodiscard]] std::string old_step_ends_remark(const RunPage& page);
 /// Returns the line about the run's state: "finished after step 300".
 [[nodiscard]] std::string state_line(const RunPage& page);
 /// Returns the content of <main>, which an open page may take to replace its content.

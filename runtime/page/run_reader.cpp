@@ -13,6 +13,8 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/page/markup.hpp"
+#include "runtime/page/recorded_lanes.hpp"
+#include "runtime/page/result_figures.hpp"
 #include "runtime/record/run_log.hpp"
 
 namespace maestro {
@@ -155,20 +157,15 @@ void RunReader::take_step(const JsonValue& line) {
   steps_.samples += line.at("samples").number();
   steps_.tokens += tokens;
   const std::int64_t now = milliseconds_of(line.at("time").text()).value_or(steps_.last_ms);
+  std::optional<double> between_ms;
   if (steps_.lines > 1 && std::ranges::find(events_.first_steps, step) == events_.first_steps.end()) {
-    steps_.seconds += static_cast<double>(now - steps_.last_ms) / 1000;
+    between_ms = static_cast<double>(now - steps_.last_ms);
+    steps_.seconds += *between_ms / 1000;
     steps_.timed_tokens += tokens;
   }
   steps_.last_ms = now;
   steps_.last = step;
-  for (const char* time : {"makespan_ms", "lower_bound_ms"}) {
-    add_value(curve_of(steps_.times, "", time), step, figure_of(line.at(time)));
-  }
-  steps_.makespan_ms += line.at("makespan_ms").number();
-  steps_.lower_bound_ms += line.at("lower_bound_ms").number();
-  for (const auto& [section, share] : line.at("utilization").members()) {
-    add_value(curve_of(steps_.utilization, section, "busy"), step, figure_of(share));
-  }
+  take_times(step, line, between_ms);
   if (const JsonValue lanes = line.at("lanes")) take_lanes(step, lanes);
   for (const auto& [section, metrics] : line.at("sections").members()) {
     for (const auto& [metric, figure] : metrics.members()) {
@@ -177,13 +174,31 @@ void RunReader::take_step(const JsonValue& line) {
   }
 }
 
+void RunReader::take_times(std::uint64_t step, const JsonValue& line, std::optional<double> between_ms) {
+  if (const JsonValue recorded = line.at("step_ms")) between_ms = recorded.number();  // earlier versions lack it
+  const double bound_ms = line.at("lower_bound_ms").number();
+  if (between_ms) {
+    add_value(curve_of(steps_.times, "", "step_ms"), step, *between_ms);
+    steps_.step_times.add(*between_ms, bound_ms);
+  }
+  add_value(curve_of(steps_.times, "", "makespan_ms"), step, line.at("makespan_ms").number());
+  add_value(curve_of(steps_.times, "", "lower_bound_ms"), step, bound_ms);
+}
+
 void RunReader::take_lanes(std::uint64_t step, const JsonValue& lanes) {
+  std::map<std::string, LaneSpan> sections;
   for (const auto& [name, times] : lanes.members()) {
-    LaneSpan span{step, step, times.at("busy_ms").number(), times.at("step_ms").number(), {}};
+    const JsonValue step_end = times.at("step_end_ms");
+    steps_.old_step_ends |= !step_end;
+    LaneSpan span{step, step, times.at("busy_ms").number(), (step_end ? step_end : times.at("step_ms")).number(), {}};
     if (const JsonValue waits = times.at("wait_ms")) {
       for (const auto& [on, ms] : waits.members()) span.wait_ms[on] = ms.number();
     }
     steps_.lanes[name].add(span);
+    sections[std::string(section_of_stage(name.substr(0, name.rfind('/'))))].append(span);
+  }
+  for (const auto& [section, span] : sections) {
+    if (span.total_ms() > 0) add_value(curve_of(steps_.busy, section, "busy"), step, span.busy_ms / span.total_ms());
   }
 }
 
@@ -254,7 +269,7 @@ void RunReader::take_start(const JsonValue& line) {
 
 std::vector<PageFigure> RunReader::figures() const {
   const auto whole = [](double value) { return fixed(value, 0); };
-  std::vector<PageFigure> out;
+  std::vector<PageFigure> out = result_figures(events_.validations, finished_curves(steps_.curves));
   out.push_back({"Steps", std::to_string(steps_.last), "", std::to_string(steps_.last)});
   if (events_.planned_steps > 0) out.back().remark = "of " + std::to_string(events_.planned_steps);
   if (steps_.lines == 0) return out;
@@ -266,10 +281,12 @@ std::vector<PageFigure> RunReader::figures() const {
     const double speed = steps_.timed_tokens / steps_.seconds;
     out.push_back({"Tokens per second", whole(speed), "in that time", number_text(speed)});
   }
-  if (steps_.lower_bound_ms > 0) {
-    const double ratio = steps_.makespan_ms / steps_.lower_bound_ms;
-    out.push_back({"Makespan / bound", fixed(ratio, 3), "all steps, against the shortest possible schedules; 1 at best",
-                   number_text(ratio)});
+  if (const auto steady = steps_.step_times.steady()) {
+    out.push_back({"Step time / bound", fixed(steady->over_bound(), 3),
+                   "medians of the last " + std::to_string(steady->steps) + " steps: " + fixed(steady->step_ms, 1) +
+                       " ms from end to end, over " + fixed(steady->lower_bound_ms, 1) +
+                       " ms that a step by itself takes at least",
+                   number_text(steady->over_bound())});
   }
   if (events_.step_ms) {
     const auto& [measured, planned] = *events_.step_ms;
@@ -280,6 +297,7 @@ std::vector<PageFigure> RunReader::figures() const {
   for (const Curve& curve : steps_.curves) {
     if (curve.found.metric != "loss" || curve.points.points().empty()) continue;
     const RunCurve::Value& last = curve.found.last;
+    if (std::ranges::find(out, curve.found.section + " loss", &PageFigure::name) != out.end()) continue;
     out.push_back({curve.found.section + " loss", shortened(last.value), "step " + std::to_string(last.step),
                    number_text(last.value)});
   }
@@ -301,7 +319,8 @@ RunPage RunReader::page() const {
   out.error = events_.error;
   out.figures = figures();
   out.curves = finished_curves(steps_.curves);
-  out.utilization = finished_curves(steps_.utilization);
+  out.busy = finished_curves(steps_.busy);
+  out.old_step_ends = steps_.old_step_ends;
   out.times = finished_curves(steps_.times);
   for (const auto& [name, history] : steps_.lanes) out.lane_times.push_back({name, history.spans()});
   out.validations = events_.validations;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/observe/step_times.hpp"
 #include "runtime/page/run_page.hpp"
 #include "runtime/record/record_tail.hpp"
 
@@ -37,12 +38,14 @@ class RunReader {
   /// State read from steps.jsonl.
   struct Steps {
     std::uint64_t lines = 0, last = 0;
-    double samples = 0, tokens = 0, makespan_ms = 0, lower_bound_ms = 0;
+    double samples = 0, tokens = 0;
     double seconds = 0;        // time between steps, without the pauses before a start
     double timed_tokens = 0;   // tokens in these seconds
     std::int64_t last_ms = 0;  // time of the last step
-    std::vector<Curve> curves, utilization, times;
+    StepTimes step_times;
+    std::vector<Curve> curves, busy, times;
     std::map<std::string, LaneHistory> lanes;  // by name
+    bool old_step_ends = false;                // some lines are from a version that counted waits for devices there
   };
   /// State read from events.jsonl.
   struct Events {
@@ -61,6 +64,8 @@ class RunReader {
   };
   [[nodiscard]] Status take_step(std::string_view text);
   void take_step(const JsonValue& line);
+  /// Takes a step's times. `between_ms`: time since the line before, if that is the step before.
+  void take_times(std::uint64_t step, const JsonValue& line, std::optional<double> between_ms);
   void take_lanes(std::uint64_t step, const JsonValue& lanes);
   [[nodiscard]] Status take_event(std::string_view text);
   void take_event(const JsonValue& line);

@@ -6,6 +6,7 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/page/markup.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 
 namespace maestro {
 
@@ -44,7 +45,7 @@ PageTable figures_table(const RunPage& page) {
                   "Of the training steps; all values are on record.",
                   {"section", "figure", "first", "last", "lowest", "highest"},
                   {}};
-  for (const auto* curves : {&page.curves, &page.utilization, &page.times}) {
+  for (const auto* curves : {&page.curves, &page.busy, &page.times}) {
     for (const RunCurve& curve : *curves) {
       std::vector<TableCell> row{{curve.section.empty() ? "run" : curve.section}, {curve.metric}};
       if (curve.points.empty()) {
@@ -61,21 +62,53 @@ PageTable figures_table(const RunPage& page) {
   return table;
 }
 
-PageTable waits_table(const RunPage& page) {
-  PageTable table{"Waits by lane",
-                  "Shares of the time of all steps, validations between them left out.",
-                  {"lane", "busy", "end of steps", "waits", "most for"},
-                  {}};
-  const auto share = [](double part, double whole) {
-    return TableCell{percent(part / whole), number_text(part / whole)};
+TableCell share(double part, double whole) {
+  return {percent(part / whole), number_text(part / whole)};
+}
+
+PageTable devices_table(const RunPage& page) {
+  PageTable table{
+      "Devices",
+      "Share of all steps' time that the device's lanes spent in passes and at step ends, and each lane's share.",
+      {"device", "busy", "lanes"},
+      {}};
+  struct Use {
+    double share = 0;
+    std::string lanes;
   };
+  std::map<std::string, Use> devices;
+  for (const TimelineLane& placed : lanes_of(page.lanes)) {
+    const auto lane = std::ranges::find(page.lane_times, placed.track, &RunLane::name);
+    const LaneSpan total = lane == page.lane_times.end() ? LaneSpan() : lane->total();
+    if (total.total_ms() <= 0) continue;
+    const double busy = (total.busy_ms + total.step_end_ms) / total.total_ms();
+    for (const std::string& name : devices_of(placed)) {
+      Use& use = devices[name];
+      use.share += busy;
+      use.lanes += (use.lanes.empty() ? "" : ", ") + placed.track + " " + percent(busy);
+    }
+  }
+  for (const auto& [name, use] : devices) table.rows.push_back({{name}, share(use.share, 1), {use.lanes}});
+  if (table.rows.empty()) table.remark.clear();
+  return shortened(std::move(table));
+}
+
+PageTable waits_table(const RunPage& page) {
+  PageTable table{
+      "Waits by lane",
+      "Shares of each lane's time over all steps, without validations. Busy: passes. End of steps: gradient sums, "
+      "the optimizer. Waits for the device: it works for other lanes." +
+          old_step_ends_remark(page),
+      {"lane", "busy", "end of steps", "waits for the device", "other waits", "most for"},
+      {}};
   for (const RunLane& lane : page.lane_times) {
     const LaneSpan total = lane.total();
     const double ms = total.total_ms();
     if (ms <= 0) continue;
     table.rows.push_back({{lane.name},
                           share(total.busy_ms, ms),
-                          share(total.step_ms, ms),
+                          share(total.step_end_ms, ms),
+                          share(total.device_ms(), ms),
                           share(total.waited_ms(), ms),
                           {waits_text(total)}});
   }
@@ -145,8 +178,9 @@ std::vector<PageTable> tables_of(const RunPage& page) {
   PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"name", "value"}, {}};
   for (const std::string& lane : page.lanes) layout.rows.push_back({{lane}});
   for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
-  std::vector<PageTable> tables{figures_table(page), waits_table(page),  spikes_table(page), validations_table(page),
-                                texts_table(page),   events_table(page), shortened(layout),  shortened(data)};
+  std::vector<PageTable> tables{figures_table(page), devices_table(page),     waits_table(page),
+                                spikes_table(page),  validations_table(page), texts_table(page),
+                                events_table(page),  shortened(layout),       shortened(data)};
   std::erase_if(tables, [](const PageTable& table) { return table.rows.empty() && table.remark.empty(); });
   return tables;
 }

@@ -32,6 +32,7 @@ struct Timeline {
   std::vector<TimelineSlice> slices;  ///< slices by begin
   std::int64_t first_step = 0;
   std::int64_t last_step = 0;
+  std::vector<std::string> sections = {};  ///< in colour order (colour_of()); empty: as the lanes have them
 };
 
 /// Returns the passes of `steps` training steps in the middle of the trace, on the given lanes; without passes in the

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/page/markup.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/svg.hpp"
 
 namespace maestro {
@@ -20,7 +21,7 @@ std::string_view class_of(TimelinePass pass) {
 }
 
 std::string_view words_for(TimelinePass pass) {
-  constexpr std::array<std::string_view, 4> names{"forward", "backward", "forward and backward", "step"};
+  constexpr std::array<std::string_view, 4> names{"forward", "backward", "forward and backward", "end of the step"};
   return names[static_cast<std::size_t>(pass)];
 }
 
@@ -65,7 +66,7 @@ class LaneChart {
     std::string out;
     for (const TimelineSlice& slice : timeline_.slices) {
       const TimelineLane& lane = timeline_.lanes[slice.lane];
-      const auto section = std::ranges::find(sections_, lane.section) - sections_.begin();
+      const std::size_t section = colour_of(lane.section, sections_);
       const double width = std::max(least_width, x(slice.begin_ms + slice.length_ms) - x(slice.begin_ms));
       out += "<rect class=\"s" + std::to_string(section) + " " + std::string(class_of(slice.pass)) + "\" x=\"" +
              fixed(x(slice.begin_ms), 2) + "\" y=\"" + fixed(y(slice.lane) + 4, 1) + "\" width=\"" + fixed(width, 2) +
@@ -89,11 +90,7 @@ class LaneChart {
 }  // namespace
 
 std::vector<std::string> sections_of(const Timeline& timeline) {
-  std::vector<std::string> sections;
-  for (const TimelineLane& lane : timeline.lanes) {
-    if (std::ranges::find(sections, lane.section) == sections.end()) sections.push_back(lane.section);
-  }
-  return sections;
+  return timeline.sections.empty() ? sections_of(timeline.lanes) : timeline.sections;
 }
 
 std::string timeline_chart(const Timeline& timeline) {

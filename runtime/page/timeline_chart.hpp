@@ -10,10 +10,10 @@
 namespace maestro {
 
 /// Returns the passes on their lanes over time; empty without slices. Slices have class `p-forward`, `p-both`,
-/// `p-backward` or `p-step`, and `s0`, `s1`, ... by section in the order of the lanes.
+/// `p-backward` or `p-step`, and their section's colour.
 [[nodiscard]] std::string timeline_chart(const Timeline& timeline);
 
-/// Returns the sections of the lanes, each once, in order.
+/// Returns the sections in the order of their colours.
 [[nodiscard]] std::vector<std::string> sections_of(const Timeline& timeline);
 
 }  // namespace maestro

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import unittest
@@ -94,6 +95,10 @@ class Card(html.parser.HTMLParser):
         return points
 
 
+def whole_ms(times):
+    return times["busy_ms"] + times["step_end_ms"] + sum(times.get("wait_ms", {}).values())
+
+
 class CardTest(SystemTest):
     def card(self, *options, run="out"):
         finished = self.call("card", run, *options)
@@ -111,13 +116,21 @@ class CardTest(SystemTest):
             for section, metrics in row["sections"].items():
                 for name, value in metrics.items():
                     expected.setdefault((section, name), []).append(value)
-            for section, share in row["utilization"].items():
-                expected.setdefault((section, "busy"), []).append(share)
-            for name in ("makespan_ms", "lower_bound_ms"):
+            lanes = {}
+            for name, times in row["lanes"].items():
+                lanes.setdefault(name.split("/")[0], []).append((times["busy_ms"], whole_ms(times)))
+            for section, times in lanes.items():
+                expected.setdefault((section, "busy"), []).append(sum(busy for busy, _ in times) / sum(whole for _, whole in times))
+            for name in ("step_ms", "makespan_ms", "lower_bound_ms"):
                 expected.setdefault(("run", name), []).append(row[name])
         found = {(row[0][0], row[1][0]): [float(value) for _, value in row[2:]] for row in card.tables["Figures"]}
-        self.assertEqual(found, {key: [values[0], values[-1], min(values), max(values)]
-                                 for key, values in expected.items()})
+        self.assertEqual(found.keys(), expected.keys())
+        for key, values in expected.items():
+            for shown, value in zip(found[key], (values[0], values[-1], min(values), max(values))):
+                self.assertTrue(math.isclose(shown, value, rel_tol=1e-12), (key, shown, value))
+        steps = [row["step_ms"] for row in self.rows()][-512:]
+        bounds = [row["lower_bound_ms"] for row in self.rows()][-512:]
+        self.assertEqual(card.figures["Step time / bound"], statistics.median_high(steps) / statistics.median_high(bounds))
 
     def check_curve(self, card, section, metric):
         """Checks that a curve of up to 80 steps has every value at its step, as exactly as a drawing can."""
@@ -144,6 +157,11 @@ class TheCard(CardTest):
         self.assertEqual(card.figures["Tokens"], sum(row["tokens"] for row in rows))
         self.assertEqual(card.figures["student loss"], rows[-1]["sections"]["student"]["loss"])
         validations = [event for event in events if event["event"] == "validation"]
+        last = {event["section"]: event["metrics"] for event in validations}
+        gain = last["plain"]["ce"] - last["student"]["ce"]
+        self.assertEqual(list(card.figures.items())[:4],
+                         [("teacher", last["student"]["teacher_ce"]), ("student, distilled", last["student"]["ce"]),
+                          ("plain, without teacher", last["plain"]["ce"]), ("gain of distillation", gain)])
         self.assertEqual([(int(row[0][1]), row[1][0]) for row in card.tables["Validations"]],
                          [(event["step"], event["section"]) for event in validations])
         for row, event in zip(card.tables["Validations"], validations):

@@ -69,7 +69,10 @@ class Watching(ControlTest):
             self.assertTrue(sections["student"].trained)
             self.assertFalse(sections["teacher"].trained)
             self.assertGreaterEqual(sections["student"].metrics.keys(), {"loss", "grad_norm", "lr", "step_ms"})
-            self.assertTrue(0 < sections["student"].utilization <= 1)
+            self.assertTrue(0 < sections["student"].busy <= 1)
+            self.assertTrue(all(0 < device.busy <= 1 for device in status.devices) and status.devices, status.devices)
+            self.assertGreater(status.step_ms, 0)
+            self.assertGreater(status.step_time_over_bound, 0)
             pids = run.members()
             for replica in status.replicas:
                 self.assertEqual(replica.pid, pids[replica.process])

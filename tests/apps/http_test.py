@@ -19,6 +19,7 @@ from maestro_program import ENDLESS, PATIENCE_S, Run, distillation, language_mod
 
 NAMES = {"maestro_step", "maestro_last_step_timestamp_seconds", "maestro_loss", "maestro_grad_norm",
          "maestro_learning_rate", "maestro_samples", "maestro_tokens", "maestro_step_seconds", "maestro_busy_ratio",
+         "maestro_device_busy_ratio", "maestro_step_time_over_bound",
          "maestro_busy_seconds", "maestro_step_end_seconds", "maestro_wait_seconds", "maestro_rma_bytes",
          "maestro_transfer_bytes", "maestro_transfer_seconds", "maestro_memory_bytes", "maestro_checkpoint_last_step", "maestro_bad_samples",
          "maestro_recoveries", "maestro_run_state", "maestro_build_info"}

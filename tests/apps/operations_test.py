@@ -29,7 +29,8 @@ except ImportError:
 SHARE = Path(__file__).resolve().parents[2] / "share/maestro"
 METRICS = {f"maestro_{name}" for name in (
     "step last_step_timestamp_seconds loss grad_norm learning_rate samples_total tokens_total step_seconds_bucket "
-    "step_seconds_sum step_seconds_count busy_ratio busy_seconds_total step_end_seconds_total "
+    "step_seconds_sum step_seconds_count step_time_over_bound busy_ratio device_busy_ratio busy_seconds_total "
+    "step_end_seconds_total "
     "wait_seconds_total rma_bytes_total transfer_bytes_total transfer_seconds_total memory_bytes checkpoint_last_step bad_samples_total "
     "recoveries_total run_state build_info").split()}
 NAME = re.compile(r"\bmaestro_\w+")

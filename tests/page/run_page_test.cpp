@@ -22,7 +22,9 @@ RunPage hostile_page() {
   page.state = RecordedState::failed;
   page.figures = {{hostile, hostile, hostile, hostile}};
   RunCurve curve{hostile, hostile, {1, 5}, {2, 4}, {2, 4}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}, {2, 2, 1, 4, 4, 4}}};
-  page.curves = page.utilization = page.times = {curve};
+  page.curves = page.busy = {curve};
+  curve.metric = "makespan_ms";
+  page.times = {curve};
   page.validations = {{2, hostile, {{hostile, 3.5}}}};
   page.spikes = {{2, hostile, hostile, 4, 1}};
   page.events = {{hostile, hostile, hostile}};
@@ -50,6 +52,55 @@ TEST(RunPage, has_figures_as_recorded_beside_the_rounded) {  // PW-2
   const std::string html = body_of(page);
   EXPECT_EQ(count_of(html, "data-value=\"2.7818268114241\""), 4u);
   EXPECT_THAT(html, HasSubstr(">2.782 (step 1)<"));
+}
+
+TEST(RunPage, has_one_colour_for_a_section_in_all_drawings) {
+  RunPage page;
+  page.lanes = {"section 'corpus' replica 0 on host of process 0", "section 'teacher' replica 0 on cpu:0 of process 0",
+                "section 'student.stage0' replica 0 on cpu:0 of process 0",
+                "section 'student.stage1' replica 0 on cpu:0 of process 0",
+                "section 'plain' replica 0 on cpu:0 of process 0"};
+  for (const char* section : {"plain", "student"}) {
+    page.curves.push_back({section, "loss", {1, 5}, {1, 5}, {1, 5}, {1, 5}, 0, {{1, 1, 1, 5, 5, 5}}});
+  }
+  for (const char* section : {"plain", "student", "teacher"}) {
+    page.busy.push_back({section, "busy", {1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, {{1, 1, 1, 1, 1, 1}}});
+  }
+  page.lane_times = {{"plain/0", {{1, 1, 1, 1, {}}}}, {"student.stage1/0", {{1, 1, 1, 1, {}}}}};
+  page.timeline.sections = sections_of(page);
+  page.timeline.lanes = {{"student.stage1", "student.stage1/0", "cpu:0"}, {"plain", "plain/0", "cpu:0"}};
+  page.timeline.slices = {{0, TimelinePass::both, 0, 1, 1}, {1, TimelinePass::both, 1, 1, 1}};
+  const std::string html = body_of(page);
+  const std::vector<std::string> colours{"teacher", "student", "plain"};
+  for (std::size_t at = 0; at < colours.size(); ++at) {
+    for (std::size_t other = 0; other < 8; ++other) {
+      if (other == at) continue;
+      for (const char* kind : {" dot\" data-line=\"", " line\"></i>", " p-both\"></i>"}) {
+        EXPECT_THAT(html, Not(HasSubstr("s" + std::to_string(other) + kind + colours[at])));
+      }
+    }
+    EXPECT_THAT(html, HasSubstr("s" + std::to_string(at) + " line\"></i>" + colours[at]));
+  }
+  EXPECT_EQ(count_of(html, "<rect class=\"s1 p-both\""), 2u) << "a stage of the student: its lane and its pass";
+  EXPECT_EQ(count_of(html, "<rect class=\"s2 p-both\""), 2u);
+}
+
+TEST(RunPage, adds_the_lanes_of_a_device_up_to_its_share_of_time) {
+  RunPage page;
+  page.lanes = {"section 'teacher' replica 0 on cpu:0 of process 0",
+                "section 'student' replica 0 on cpu:0, cpu:1 of process 0"};
+  page.lane_times = {{"teacher/0", {{1, 1, 50, 0, {{"device", 50}}}}},
+                     {"student/0", {{1, 1, 40, 5, {{"device", 55}}}}}};
+  for (const PageTable& table : tables_of(page)) {
+    if (table.title != "Devices") continue;
+    ASSERT_EQ(table.rows.size(), 2u);
+    EXPECT_EQ(table.rows[0][0].text, "cpu:0 of process 0");
+    EXPECT_EQ(table.rows[0][1].text, "95.0%");
+    EXPECT_EQ(table.rows[0][2].text, "teacher/0 50.0%, student/0 45.0%");
+    EXPECT_EQ(table.rows[1][1].text, "45.0%");
+    return;
+  }
+  FAIL() << "no table of devices";
 }
 
 TEST(RunPage, leaves_out_what_is_empty) {

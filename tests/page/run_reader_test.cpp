@@ -37,8 +37,9 @@ class RunReaderTest : public testing::Test {
     std::snprintf(time, sizeof time, "2026-11-24T12:%02d:%02d.500Z", second / 60 % 60, second % 60);
     log_->append_step(
             R"({"step":)" + std::to_string(step) + R"(,"time":")" + time +
-            R"(","samples":8,"tokens":256,"samples_digest":"0","makespan_ms":4,"lower_bound_ms":2,)"
-            R"("utilization":{"student":0.5},"lanes":{"student/0":{"busy_ms":3,"step_ms":0.5,"wait_ms":{"teacher":1.5}}},)"
+            R"(","samples":8,"tokens":256,"samples_digest":"0","step_ms":3,"makespan_ms":4,"lower_bound_ms":2,)"
+            R"("utilization":{"student":0.5},)"
+            R"("lanes":{"student/0":{"busy_ms":3,"step_end_ms":0.5,"wait_ms":{"teacher":1,"device":0.5}}},)"
             R"("sections":{"student":{"loss":)" +
             loss + R"(,"lr":0.001}}})")
         .or_throw();
@@ -86,23 +87,109 @@ TEST_F(RunReaderTest, a_record_is_the_page) {
   EXPECT_EQ(loss(page).lowest.step, 2u);
   EXPECT_EQ(loss(page).highest.step, 1u);
   EXPECT_EQ(loss(page).points.size(), 3u);
-  ASSERT_EQ(page.utilization.size(), 1u);
-  EXPECT_EQ(page.utilization[0].last.value, 0.5);
+  ASSERT_EQ(page.busy.size(), 1u);
+  EXPECT_EQ(page.busy[0].section, "student");
+  EXPECT_EQ(page.busy[0].last.value, 0.6) << "of the time, not of the makespan";
   ASSERT_EQ(page.lane_times.size(), 1u);
   EXPECT_EQ(page.lane_times[0].name, "student/0");
   EXPECT_EQ(page.lane_times[0].spans.size(), 3u);
   EXPECT_EQ(page.lane_times[0].total().busy_ms, 9);
-  EXPECT_EQ(page.lane_times[0].total().wait_ms.at("teacher"), 4.5);
+  EXPECT_EQ(page.lane_times[0].total().wait_ms.at("teacher"), 3);
+  EXPECT_EQ(page.lane_times[0].total().device_ms(), 1.5);
+  EXPECT_FALSE(page.old_step_ends);
   EXPECT_EQ(figure(page, "Samples"), "24");
   EXPECT_EQ(figure(page, "Tokens"), "768");
   EXPECT_EQ(figure(page, "Time"), "2");
   EXPECT_EQ(figure(page, "Tokens per second"), "256");
-  EXPECT_EQ(figure(page, "Makespan / bound"), "2");
+  EXPECT_EQ(figure(page, "Step time / bound"), "1.5");
+  EXPECT_EQ(page.figures[0].name, "student loss") << "the outcome comes first";
   EXPECT_EQ(figure(page, "student loss"), "4.5");
   EXPECT_EQ(figure(page, "student validation loss"), "4.125");
   ASSERT_EQ(page.validations.size(), 1u);
   ASSERT_EQ(page.events.size(), 3u) << "but for validations";
   EXPECT_EQ(page.events[1].text, "step 3, path: out/3");
+}
+
+TEST_F(RunReaderTest, the_step_time_is_the_median_and_not_the_makespan_of_steps_that_overlap) {
+  open(0);
+  begin(1);
+  for (int at = 1; at <= 9; ++at) {
+    const std::string step_ms = at == 4 ? "9000" : "149.4";
+    log_->append_step(R"({"step":)" + std::to_string(at) +
+                      R"(,"time":"2026-11-24T12:00:00.000Z","samples":8,"tokens":1,)" + R"("step_ms":)" + step_ms +
+                      R"(,"makespan_ms":398.5,"lower_bound_ms":148.8,"sections":{}})")
+        .or_throw();
+  }
+  EXPECT_NEAR(std::stod(figure(read(), "Step time / bound")), 149.4 / 148.8, 1e-12);
+}
+
+TEST_F(RunReaderTest, a_record_of_an_earlier_version_reads_with_its_meaning) {
+  open(0);
+  begin(1);
+  for (int at = 1; at <= 4; ++at) {
+    log_->append_step(R"({"step":)" + std::to_string(at) + R"(,"time":"2026-11-24T12:00:0)" + std::to_string(at) +
+                      R"(.000Z","samples":8,"tokens":1,"makespan_ms":4000,"lower_bound_ms":800,)" +
+                      R"("utilization":{"student":0.1},"lanes":{"student/0":{"busy_ms":60,"step_ms":30,)" +
+                      R"("wait_ms":{"device":10}}},"sections":{}})")
+        .or_throw();
+  }
+  const RunPage page = read();
+  EXPECT_EQ(figure(page, "Step time / bound"), "1.25") << "from the times of the lines";
+  ASSERT_EQ(page.busy.size(), 1u);
+  EXPECT_EQ(page.busy[0].last.value, 0.6);
+  EXPECT_EQ(page.lane_times[0].total().step_end_ms, 120);
+  EXPECT_TRUE(page.old_step_ends);
+  EXPECT_THAT(page_of(page), HasSubstr("an earlier version has recorded, ends of steps include waits for the device"));
+}
+
+TEST_F(RunReaderTest, the_comparison_of_a_distillation_comes_first) {
+  open(0);
+  begin(1);
+  step(1, "5.25");
+  const auto validation = [&](const std::string& section, const std::string& metrics) {
+    log_->append_event(R"({"event":"validation","time":"t","step":1,"section":")" + section + R"(","metrics":)" +
+                       metrics + "}")
+        .or_throw();
+  };
+  validation("plain", R"({"loss":1.75,"ce":1.75})");
+  validation("student", R"({"loss":0.5,"ce":1.5,"kl":0.125,"teacher_ce":1.25})");
+  const RunPage page = read();
+  EXPECT_EQ(page.figures[0].value, "1.2500");
+  EXPECT_EQ(page.figures[3].value, "+0.2500");
+  const std::vector<std::pair<std::string, std::string>> expected{{"teacher", "1.25"},
+                                                                  {"student, distilled", "1.5"},
+                                                                  {"plain, without teacher", "1.75"},
+                                                                  {"gain of distillation", "0.25"}};
+  ASSERT_GE(page.figures.size(), expected.size());
+  for (std::size_t at = 0; at < expected.size(); ++at) {
+    EXPECT_EQ(page.figures[at].name, expected[at].first);
+    EXPECT_EQ(page.figures[at].exact, expected[at].second);
+  }
+  EXPECT_THAT(page.figures[0].remark, HasSubstr("validation after step 1"));
+}
+
+TEST_F(RunReaderTest, a_comparison_that_is_not_from_validations_says_so) {
+  open(0);
+  begin(1);
+  log_->append_step(R"({"step":1,"time":"2026-11-24T12:00:00.000Z","samples":8,"tokens":1,"makespan_ms":4,)"
+                    R"("lower_bound_ms":2,"sections":{"student":{"ce":1.5,"kl":0.5,"teacher_ce":1.25}}})")
+      .or_throw();
+  const RunPage page = read();
+  EXPECT_EQ(page.figures[0].name, "teacher (training)");
+  EXPECT_EQ(page.figures[1].name, "student, distilled (training)");
+  EXPECT_THAT(page.figures[1].remark, HasSubstr("training, step 1"));
+}
+
+TEST_F(RunReaderTest, the_accuracy_of_answers_comes_first) {
+  open(0);
+  begin(1);
+  step(1, "5.25");
+  log_->append_event(
+          R"({"event":"validation","time":"t","step":1,"section":"llm","metrics":{"ce":0.5,"exact_match":0.75}})")
+      .or_throw();
+  const RunPage page = read();
+  EXPECT_EQ(page.figures[0].name, "llm accuracy");
+  EXPECT_EQ(page.figures[0].value, "75.0%");
 }
 
 TEST_F(RunReaderTest, a_run_that_begins_has_a_page) {

@@ -31,7 +31,7 @@ struct RunStatus {
   std::uint64_t tokens_trained = 0;
   std::optional<double> loss;                  ///< loss in the progress line
   std::map<std::string, StepRow> latest;       ///< last row of each section that has rows
-  std::optional<SchedulingRow> scheduling;     ///< row of the last complete step
+  std::optional<SteadyStep> steady_step;       ///< times of the last steps
   std::string checkpoint;                      ///< path of the last checkpoint
   std::vector<std::string> recoveries;         ///< a line for each
   std::uint64_t left_out = 0;                  ///< samples that could not be read

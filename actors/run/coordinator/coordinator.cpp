@@ -237,7 +237,7 @@ void Coordinator::close(UnitKey key) {
   const bool train = key.second == RunUnit::Kind::train;
   options_.figures->lanes_ended(open.lanes, train);
   if (train) {
-    std::vector<StepRow> rows = recorder_.step_ended(open);
+    std::vector<StepRow> rows = recorder_.step_ended(open, now);
     spikes_.judge(rows, base_receiver());
     if (options_.measure) next_plan_ = {{}, open.watch.measured(), measured_transfers(open.lanes)};
     recorder_.keep_step(open, std::move(rows), now);

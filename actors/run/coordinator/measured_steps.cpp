@@ -4,7 +4,7 @@
 namespace maestro {
 
 double whole_ms(const LaneTimes& times) {
-  double sum = times.busy_ms + times.step_ms;
+  double sum = times.busy_ms + times.step_end_ms;
   for (const auto& [reason, ms] : times.wait_ms) sum += ms;
   return sum;
 }

@@ -93,7 +93,7 @@ class MeasuredTimes {
     std::vector<double> at_ends;
     for (const MeasuredStep& step : *all_) {
       for (const auto& [lane, report] : step.lanes) {
-        if (lane.first == section) at_ends.push_back(report.times.step_ms);
+        if (lane.first == section) at_ends.push_back(report.times.step_end_ms);
       }
     }
     StepEndTimes& times = step_ends_[section];
@@ -145,7 +145,7 @@ void add_measured(RunRehearsal& rehearsal, const ResolvedJob& plan, const std::d
       if (node.role == Role::source) continue;
       RehearsedUse& use = rehearsal.sections[node.name];
       use.measured_passes += report.times.busy_ms;
-      use.measured_step_ends += report.times.step_ms;
+      use.measured_step_ends += report.times.step_end_ms;
       whole[node.name] += whole_ms(report.times);
     }
   }

@@ -29,6 +29,7 @@ constexpr const char* began_event = "began";
 template <class Row, class Add>
 void for_members(Row& times, const Add& add) {
   add("begin_ms", times.begin_ms);
+  add("step_ms", times.step_ms);
   add("makespan_ms", times.makespan_ms);
   add("lower_bound_ms", times.lower_bound_ms);
   add("planned_ms", times.planned_ms);
@@ -67,7 +68,7 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   for_members(step.times, [&](const char* name, const auto& value) { line[name] = value; });
   for (const auto& [lane, times] : step.lanes) {
     Json& of_lane = line["lanes"][lane];
-    of_lane = {{"busy_ms", to_microseconds(times.busy_ms)}, {"step_ms", to_microseconds(times.step_ms)}};
+    of_lane = {{"busy_ms", to_microseconds(times.busy_ms)}, {"step_end_ms", to_microseconds(times.step_end_ms)}};
     for (const auto& [on, ms] : times.wait_ms) {
       if (const double waited = to_microseconds(ms); waited > 0) of_lane["wait_ms"][on] = waited;
     }

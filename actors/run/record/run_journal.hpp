@@ -46,7 +46,7 @@ struct FinishedStep {
 [[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
 
 /// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "lanes":
-/// {"section/replica": {"busy_ms", "step_ms", "wait_ms": {reason: ms}}}, "sections": {section: {metric: value}}}.
+/// {"section/replica": {"busy_ms", "step_end_ms", "wait_ms": {reason: ms}}}, "sections": {section: {metric: value}}}.
 /// Sections' figures read back bitwise the same.
 [[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);
 

@@ -36,6 +36,15 @@ std::string line_of(const Recovery& recovery) {
   return recovery.cause + "; " + text_of(recovery);
 }
 
+std::optional<SteadyStep> RunRecord::steady_step() const {
+  StepTimes times;
+  const std::deque<SchedulingRow>& rows = scheduling.kept();
+  for (std::size_t at = rows.size() - std::min(rows.size(), StepTimes::most); at < rows.size(); ++at) {
+    times.add(rows[at].step_ms, rows[at].lower_bound_ms);
+  }
+  return times.steady();
+}
+
 void RunRecord::keep_recent_rows() {
   constexpr std::size_t most = 4096;  // some megabytes
   steps.keep(most);

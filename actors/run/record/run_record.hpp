@@ -19,6 +19,7 @@
 #include "actors/run/record/recent_rows.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/observe/report.hpp"
+#include "runtime/observe/step_times.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
@@ -37,11 +38,12 @@ struct MetricTotals {
 struct SchedulingRow {
   StepId step;
   double begin_ms = 0;        ///< begin of the step's first pass, since the run began
+  double step_ms = 0;         ///< from the end of the unit before, without pauses, to the end of the step
   double makespan_ms = 0;     ///< from the begin of the step's first pass to the end of its last pass
   double lower_bound_ms = 0;  ///< least makespan of any schedule, with the measured times
   double planned_ms = 0;      ///< makespan of the plan, with estimated times, without time between steps
   double planning_ms = 0;
-  std::map<std::string, double> utilization;          ///< busy share of lanes in makespan_ms, by section
+  std::map<std::string, double> utilization;          ///< share of the step's passes in makespan_ms, by section
   std::map<std::string, double> planned_utilization;  ///< the same for the plan and planned_ms
 };
 
@@ -102,6 +104,8 @@ struct RunRecord {
   std::vector<Recovery> recoveries;
   std::optional<Rollback> rollback;  ///< rollback for which the run has ended
 
+  /// Returns the time of a step over the last steps (StepTimes).
+  [[nodiscard]] std::optional<SteadyStep> steady_step() const;
   /// Keeps only the last rows from now on, since files have all of them.
   void keep_recent_rows();
   /// Returns the sums over all steps; tokens only over finished steps.

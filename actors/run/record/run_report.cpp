@@ -153,6 +153,11 @@ Report make_report(const ResolvedJob& plan, const RunRecord& record, const Proce
   report.set("throughput.samples_per_s", per_second(counts.trained, record.train_seconds));
   report.set("throughput.tokens_per_s", per_second(counts.tokens, record.train_seconds));
   report.set("throughput.train_seconds", record.train_seconds);
+  if (const auto steady = record.steady_step()) {
+    report.set("throughput.step_ms", steady->step_ms);
+    report.set("throughput.lower_bound_ms", steady->lower_bound_ms);
+    report.set("throughput.step_time_over_bound", steady->over_bound());
+  }
   report.set("max_rss_mb", totals.max_rss_mb);
   describe_memory(plan, totals, report);
   report.set("resumed_from", record.resumed_from);

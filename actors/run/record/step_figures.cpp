@@ -2,6 +2,7 @@
 #include "actors/run/record/step_figures.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace maestro {
 namespace {
@@ -11,6 +12,13 @@ StepFigures::Clock::duration duration_of(double ms) {
 }
 
 }  // namespace
+
+LaneUse& LaneUse::operator+=(const LaneUse& more) {
+  busy_ms += more.busy_ms;
+  step_end_ms += more.step_end_ms;
+  whole_ms += more.whole_ms;
+  return *this;
+}
 
 StepFigures::StepFigures() {
   totals_.seconds = Histogram({0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 600});
@@ -45,12 +53,25 @@ void StepFigures::lanes_ended(const LaneReports& lanes, bool trained) {
   for (const auto& [lane, report] : lanes) {
     LaneReport& sum = totals_.lanes[lane];
     sum.times.busy_ms += report.times.busy_ms;
-    sum.times.step_ms += report.times.step_ms;
+    sum.times.step_end_ms += report.times.step_end_ms;
     for (const auto& [on, ms] : report.times.wait_ms) sum.times.wait_ms[on] += ms;
     for (const auto& [channel, bytes] : report.sent) sum.sent[channel] += bytes;
     for (const auto& [channel, times] : report.transfers) sum.transfers[channel] += times;
   }
-  if (trained) totals_.last_lanes = lanes;
+  if (trained) add_use(lanes);
+}
+
+void StepFigures::add_use(const LaneReports& lanes) {
+  if (newest_steps_ == use_steps) {
+    earlier_use_ = std::exchange(newest_use_, {});
+    newest_steps_ = 0;
+  }
+  ++newest_steps_;
+  for (const auto& [lane, report] : lanes) {
+    newest_use_[lane] += {report.times.busy_ms, report.times.step_end_ms, whole_ms(report.times)};
+  }
+  totals_.recent_use = earlier_use_;
+  for (const auto& [lane, use] : newest_use_) totals_.recent_use[lane] += use;
 }
 
 void StepFigures::step_measured(MeasuredStep step) {

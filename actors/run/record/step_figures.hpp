@@ -7,6 +7,8 @@
 // FG-2 (bounded): passes are kept for the last `kept_steps` finished steps, at most `kept_passes` for each step;
 //       keep_measured() bounds the measured steps.
 // FG-3 (each measured step once): a step that is done again replaces its earlier measurement and all later steps.
+// FG-4 (recent use): the use of the lanes is a sum over the last `use_steps` to twice as many training steps, and over
+//       all steps before that many have ended.
 #pragma once
 
 #include <chrono>
@@ -42,6 +44,18 @@ struct StepPasses {
   std::size_t left_out = 0;  ///< number of further passes (FG-2)
 };
 
+/// Use of a lane's time, by the clock.
+struct LaneUse {
+  double busy_ms = 0;      ///< in passes
+  double step_end_ms = 0;  ///< at the end of steps
+  double whole_ms = 0;
+  LaneUse& operator+=(const LaneUse& more);
+  [[nodiscard]] double busy_share() const { return whole_ms > 0 ? busy_ms / whole_ms : 0; }
+  /// Returns the share in which the lane's devices work for it.
+  [[nodiscard]] double device_share() const { return whole_ms > 0 ? (busy_ms + step_end_ms) / whole_ms : 0; }
+};
+using LaneUses = std::map<Lane, LaneUse>;
+
 /// The figures; answers hold copies.
 struct StepTotals {
   Histogram seconds;          ///< step times, from the end of the previous unit, without pauses
@@ -51,7 +65,7 @@ struct StepTotals {
   std::optional<std::chrono::steady_clock::time_point> last_end;
   std::optional<std::chrono::system_clock::time_point> last_end_time;
   LaneReports lanes;                                      ///< sums over training steps and validations
-  LaneReports last_lanes;                                 ///< reports of the last training step
+  LaneUses recent_use;                                    ///< over the last training steps (FG-4)
   std::vector<std::shared_ptr<const StepPasses>> recent;  ///< passes of the last steps, oldest first
 };
 
@@ -61,6 +75,7 @@ class StepFigures {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kept_steps = 3;
   static constexpr std::size_t kept_passes = 1000;
+  static constexpr std::size_t use_steps = 10;
 
   StepFigures();
   /// Removes the passes of unfinished steps, which are done again.
@@ -77,7 +92,11 @@ class StepFigures {
   [[nodiscard]] const RecentRows<MeasuredStep>& measured() const { return measured_; }
 
  private:
+  void add_use(const LaneReports& lanes);
+
   StepTotals totals_;
+  LaneUses earlier_use_, newest_use_;  // of the last `use_steps` complete steps, and of the steps after them
+  std::size_t newest_steps_ = 0;
   std::map<StepId, StepPasses> open_;
   RecentRows<MeasuredStep> measured_;
 };

@@ -119,10 +119,12 @@ void StepRecorder::validated(OpenUnit& open, StepRow row) {
   record.validations.push_back(std::move(row));
 }
 
-std::vector<StepRow> StepRecorder::step_ended(const OpenUnit& step) {
+std::vector<StepRow> StepRecorder::step_ended(const OpenUnit& step, Clock::time_point end) {
   RunRecord& record = *options_->record;
   record.last_step = step.unit.step.value();
-  record.scheduling.push_back(step.watch.row(*record.began));
+  SchedulingRow times = step.watch.row(*record.began);
+  times.step_ms = std::chrono::duration<double, std::milli>(end - std::max(*began_, unit_began_)).count();
+  record.scheduling.push_back(std::move(times));
   std::vector<StepRow> rows = std::move(record.unfinished[record.last_step]);
   record.unfinished.erase(record.last_step);
   std::ranges::sort(rows, {}, &StepRow::section);
@@ -137,7 +139,7 @@ void StepRecorder::keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::t
     options_->journal->step({step.unit.step, std::move(rows), counts, digest_of(step.samples),
                              record.scheduling.kept().back(), lanes_of(step)});
   }
-  const double seconds = std::chrono::duration<double>(end - std::max(*began_, unit_began_)).count();
+  const double seconds = record.scheduling.kept().back().step_ms / 1000;
   record.train_seconds += seconds;
   options_->figures->step_ended(step.unit.step, seconds, counts, end, std::chrono::system_clock::now());
   keep_measured(step, seconds);
@@ -217,7 +219,7 @@ void StepRecorder::describe(RunStatus& status) const {
   status.latest = latest_;
   const auto watched = latest_.find(options_->graph->node(watched_section(*options_->graph)).section_name());
   if (watched != latest_.end() && watched->second.metrics.contains("loss")) status.loss = loss_;
-  if (!record.scheduling.kept().empty()) status.scheduling = record.scheduling.kept().back();
+  status.steady_step = record.steady_step();
   status.checkpoint = record.checkpoint;
   for (const Recovery& recovery : record.recoveries) status.recoveries.push_back(line_of(recovery));
   status.left_out = record.left_out.size();

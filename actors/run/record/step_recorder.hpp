@@ -32,7 +32,7 @@ class StepRecorder {
   /// Records the figures of a section after all of its replicas have ended the unit.
   void section_ended(OpenUnit& open, SectionId section);
   /// Records that a training step has ended. Returns its rows, by section.
-  std::vector<StepRow> step_ended(const OpenUnit& step);
+  std::vector<StepRow> step_ended(const OpenUnit& step, Clock::time_point end);
   /// Writes the step to the journal and the figures; moves its samples and lane reports out of `step`.
   void keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::time_point end);
   void unit_ended(const OpenUnit& open, Clock::time_point end);

@@ -321,7 +321,7 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
   for (const auto& [group, needed] : groups) {
     const double all = memory[group];
     const std::string remark = fixed(needed.second / gib, 1) + " of " + fixed(all / gib, 0) + " GiB";
-    page.memory.push_back({needed.first, {{needed.second / all, "s0 p-both", remark}}, remark});
+    page.memory.push_back({needed.first, {{needed.second / all, "s8 p-both", remark}}, remark});
   }
   for (const Allocation& point : chosen.front) {
     const double price = price_of_samples(point.price_per_hour, point.bound_ms, job);

@@ -5,6 +5,7 @@
 
 #include "apps/maestro/planning/planned_app.hpp"
 #include "runtime/page/markup.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/svg.hpp"
 #include "runtime/page/timeline_chart.hpp"
 
@@ -62,10 +63,10 @@ std::string front_chart(const std::vector<PricedTime>& points) {
   std::string dots;
   for (const PricedTime& point : points) {
     places += fixed(x(point.step_ms), 1) + "," + fixed(y(point.price), 1) + " ";
-    dots += "<g><title>" + escaped(point.title) + "</title><circle class=\"s0 dot\" cx=\"" +
+    dots += "<g><title>" + escaped(point.title) + "</title><circle class=\"s8 dot\" cx=\"" +
             fixed(x(point.step_ms), 1) + "\" cy=\"" + fixed(y(point.price), 1) + "\" r=\"4\"/></g>";
   }
-  return out + "<polyline class=\"s0 mean\" points=\"" + places + "\"/>" + dots + "</svg>";
+  return out + "<polyline class=\"s8 mean\" points=\"" + places + "\"/>" + dots + "</svg>";
 }
 
 TimelinePass pass_of(LaneInterval::Kind kind) {
@@ -97,7 +98,7 @@ std::vector<LaneKey> drawn_lanes(const Rehearsed& rehearsed, const SectionGraph&
 
 BarRow time_row(const std::string& section, const SectionShares& shares, const Timeline& timeline) {
   const std::vector<std::string> sections = sections_of(timeline);
-  const auto colour = std::ranges::find(sections, section) - sections.begin();
+  const std::size_t colour = colour_of(section, sections);
   BarRow row{section, {}, percent(shares.passes) + " passes, " + percent(shares.step_ends) + " step ends"};
   row.parts.push_back({shares.passes, "s" + std::to_string(colour) + " p-both", "passes " + percent(shares.passes)});
   row.parts.push_back({shares.step_ends, "p-step", "step ends " + percent(shares.step_ends)});
@@ -109,6 +110,9 @@ BarRow time_row(const std::string& section, const SectionShares& shares, const T
 
 Timeline timeline_of(const Rehearsed& rehearsed, const SectionGraph& graph) {
   Timeline timeline;
+  for (const GraphNode& node : graph.nodes()) {
+    if (node.role != Role::source && node.stage == 0) timeline.sections.push_back(node.section_name());
+  }
   timeline.first_step = first_step;
   timeline.last_step = last_step;
   for (const LaneKey& key : drawn_lanes(rehearsed, graph)) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "apps/maestro/models/continuations.hpp"
 #include "runtime/checkpoint/checkpoint_folders.hpp"
@@ -11,6 +10,7 @@
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/run_card.hpp"
 #include "runtime/page/run_page.hpp"
 #include "runtime/page/run_reader.hpp"
@@ -32,31 +32,16 @@ void shorten_devices(std::vector<TimelineLane>& lanes) {
   for (TimelineLane& lane : lanes) lane.device.resize(lane.device.size() - first.size());
 }
 
-/// Returns the lane of "section 'student' replica 0 on cpu:0 of process 0", as a trace names it; nothing for a data
-/// source, which runs on no device.
-std::optional<TimelineLane> lane_of(const std::string& text) {
-  constexpr std::string_view before = "section '", between = "' replica ", on = " on ";
-  const std::size_t replica = text.find(between), place = text.rfind(on);
-  if (!text.starts_with(before) || replica == std::string::npos || place == std::string::npos || place < replica) {
-    return std::nullopt;
-  }
-  const std::string section = text.substr(before.size(), replica - before.size());
-  const std::size_t number = replica + between.size();
-  TimelineLane lane{section, section + "/" + text.substr(number, place - number), text.substr(place + on.size())};
-  if (lane.device.starts_with("host")) return std::nullopt;
-  return lane;
-}
-
-Timeline timeline_of(const fs::path& trace, const std::vector<std::string>& lanes, Console& console) {
+Timeline timeline_of(const fs::path& trace, const RunPage& page, Console& console) {
   std::error_code failure;
   if (!fs::is_regular_file(trace, failure)) return {};
-  std::vector<TimelineLane> found;
-  for (const std::string& text : lanes) {
-    if (auto lane = lane_of(text)) found.push_back(std::move(*lane));
+  std::vector<TimelineLane> lanes = lanes_of(page.lanes);
+  shorten_devices(lanes);
+  Result<Timeline> timeline = read_timeline(trace, std::move(lanes), timeline_steps);
+  if (timeline) {
+    timeline->sections = sections_of(page);
+    return std::move(*timeline);
   }
-  shorten_devices(found);
-  Result<Timeline> timeline = read_timeline(trace, std::move(found), timeline_steps);
-  if (timeline) return std::move(*timeline);
   console.warning("card: " + timeline.error().message + "; the card lacks a timeline");
   return {};
 }
@@ -116,7 +101,7 @@ void add_texts(RunPage& page, const fs::path& run, const CardOptions& options) {
 CardFiles write_card(const fs::path& run, const CardOptions& options, Console& console) {
   RunPage page = read_run_page(run).value_or_throw();
   if (page.state == RecordedState::under_way && RunFolder(run).check_free()) page.state = RecordedState::cut_off;
-  page.timeline = timeline_of(options.trace.empty() ? run / "trace.json" : options.trace, page.lanes, console);
+  page.timeline = timeline_of(options.trace.empty() ? run / "trace.json" : options.trace, page, console);
   add_texts(page, run, options);
   page.answers = options.answers;
   const fs::path folder = options.out.empty() ? run : options.out;

@@ -60,7 +60,7 @@ class SectionFigures:
     trained: bool
     step: int
     metrics: dict[str, float]
-    utilization: Optional[float]
+    busy: Optional[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +88,15 @@ class ReplicaFigures:
     step: int
     micro_batch: Optional[int]
     wait: Optional[Wait]
+    busy: Optional[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceFigures:
+    process: int
+    host: str
+    device: str
+    busy: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +116,9 @@ class Status:
     replicas: list[ReplicaFigures]
     checkpoint: str
     recoveries: list[str]
+    devices: list[DeviceFigures]
+    step_ms: Optional[float]
+    step_time_over_bound: Optional[float]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,9 +49,9 @@ class ControlAnswersTest : public ::testing::Test {
     run_.units = {{RunUnit::Kind::train, StepId(4)}, {RunUnit::Kind::checkpoint, StepId(4)}};
     run_.latest["second"] = StepRow{"second", StepId(3), {{"loss", 1.5}}};
     run_.loss = 1.5;
-    SchedulingRow row;
-    row.utilization["second"] = 0.5;
-    run_.scheduling = row;
+    run_.figures.recent_use[{SectionId(1), ReplicaIndex(0)}] = {400, 100, 1000};
+    run_.figures.recent_use[{SectionId(1), ReplicaIndex(1)}] = {600, 100, 1000};
+    run_.steady_step = SteadyStep{150, 120, 20};
   }
   static WaitingFor busy() {
     WaitingFor answer;
@@ -112,8 +112,10 @@ TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has
   EXPECT_EQ(status.units.size(), 2u);
   ASSERT_EQ(status.sections.size(), 2u);
   EXPECT_EQ(status.sections[1].metrics.at("loss"), 1.5);
-  EXPECT_EQ(status.sections[1].utilization, 0.5);
-  EXPECT_FALSE(status.sections[0].__isset.utilization);
+  EXPECT_EQ(status.sections[1].busy, 0.5);
+  EXPECT_FALSE(status.sections[0].__isset.busy);
+  EXPECT_EQ(status.step_ms, 150);
+  EXPECT_EQ(status.step_time_over_bound, 1.25);
   ASSERT_EQ(status.replicas.size(), 3u);
   EXPECT_EQ(status.replicas[0].state, control::ReplicaState::BUSY);
   EXPECT_EQ(status.replicas[0].doing, "forward");
@@ -123,18 +125,18 @@ TEST_F(ControlAnswersTest, status_has_every_section_and_replica_and_says_who_has
   EXPECT_EQ(status.replicas[2].host, "host1");
 }
 
-TEST_F(ControlAnswersTest, the_stages_of_a_section_are_a_row_of_status_with_their_mean_utilization) {
+TEST_F(ControlAnswersTest, the_stages_of_a_section_are_a_row_of_status_with_their_mean_share_of_time) {
   ResolvedJob staged;
   staged.corpus = job_.corpus;
   RunStatus run;
-  run.scheduling = SchedulingRow();
   for (std::int64_t stage = 0; stage < 2; ++stage) {
     GraphNode node;
     node.name = "model.stage" + std::to_string(stage);
     node.section = "model";
     node.stage = stage;
     node.stages = 2;
-    run.scheduling->utilization[node.name] = 0.5 + 0.25 * static_cast<double>(stage);
+    run.figures.recent_use[{SectionId(static_cast<std::uint32_t>(stage)), ReplicaIndex(0)}] = {
+        500 + 250 * static_cast<double>(stage), 0, 1000};
     staged.graph.add(node);
     staged.sections.emplace_back();
   }
@@ -143,8 +145,29 @@ TEST_F(ControlAnswersTest, the_stages_of_a_section_are_a_row_of_status_with_thei
   const control::Status status = status_answer(staged, run, {});
   ASSERT_EQ(status.sections.size(), 1u);
   EXPECT_EQ(status.sections[0].name, "model");
-  EXPECT_DOUBLE_EQ(status.sections[0].utilization, 0.625);
+  EXPECT_DOUBLE_EQ(status.sections[0].busy, 0.625);
   EXPECT_EQ(status.epoch, 2);
+}
+
+TEST_F(ControlAnswersTest, lanes_that_share_a_device_add_up_to_its_share_of_time) {
+  const DeviceId shared{DeviceId::Kind::cpu, 3};
+  for (ReplicaPlacement& place : job_.places) {
+    place.process = ProcessId(1);
+    place.devices = {shared};
+  }
+  run_.figures.recent_use = {{{SectionId(0), ReplicaIndex(0)}, {300, 10, 1000}},
+                             {{SectionId(1), ReplicaIndex(0)}, {250, 20, 1000}},
+                             {{SectionId(1), ReplicaIndex(1)}, {400, 10, 1000}}};
+  const control::Status status = status_answer(job_, run_, {});
+  ASSERT_EQ(status.devices.size(), 1u);
+  EXPECT_EQ(status.devices[0].device, "cpu:3");
+  EXPECT_EQ(status.devices[0].process, 1);
+  EXPECT_EQ(status.devices[0].host, "host1");
+  EXPECT_DOUBLE_EQ(status.devices[0].busy, 0.99);
+  EXPECT_EQ(status.replicas[2].busy, 0.4);
+  EXPECT_THAT(plain_text(status), HasSubstr("cpu:3   process 1 at host1  99%"));
+  run_.figures.recent_use[{SectionId(0), ReplicaIndex(0)}] = {600, 0, 1000};  // it has ended its step later
+  EXPECT_EQ(status_answer(job_, run_, {}).devices[0].busy, 1);
 }
 
 TEST_F(ControlAnswersTest, a_wait_names_section_replicas_processes_sample_and_step) {
@@ -171,9 +194,10 @@ TEST_F(ControlAnswersTest, every_kind_of_wait_has_the_number_that_the_protocol_g
 TEST_F(ControlAnswersTest, people_read_a_table_and_programs_json_of_the_same) {
   const control::Status status = status_answer(job_, run_, {busy()});
   const std::string text = plain_text(status);
-  for (const char* wanted :
-       {"job small: running, step 3 of 10", "loss 1.5000", "announced: step 4, checkpoint of step 4",
-        "second 1  process 1 at host1 (pid 101)", "no answer", "forward, step 4, micro-batch 2"}) {
+  for (const char* wanted : {"job small: running, step 3 of 10", "loss 1.5000",
+                             "announced: step 4, checkpoint of step 4", "second 1  process 1 at host1 (pid 101)",
+                             "no answer", "step time: 150.0 ms, 1.250 times the lower bound of a step by itself",
+                             "busy: share of the time", "forward, step 4, micro-batch 2"}) {
     EXPECT_THAT(text, HasSubstr(wanted));
   }
   const auto json = nlohmann::json::parse(json_text(status));

@@ -18,6 +18,10 @@ control::Status one_section() {
   student.name = "student";
   student.metrics = {{"loss", 2.5}, {"grad_norm", 0.5}, {"lr", 0.001}, {"ce", 1}};
   status.sections.emplace_back().name = "teacher";
+  control::DeviceFigures& device = status.devices.emplace_back();
+  device.process = 1;
+  device.device = "cpu:0";
+  device.busy = 0.875;
   return status;
 }
 
@@ -50,6 +54,7 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
       true);
   figures.lanes_ended({{lane, {{125, 0, {{"norm", 250}}}, {{Channel{edge, Direction::gradient}, 6}}}}}, false);
   run.figures = figures.totals();
+  run.steady_step = SteadyStep{150, 100, 20};
   const std::string text =
       metrics_text(one_section(), run, graph, {"0.1.0", "avx2", {{"host", 1e6}, {"cuda:0", 5e8}}, 77, 1});
   for (const char* expected :
@@ -59,6 +64,8 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
         "maestro_grad_norm{section=\"student\"} 0.5\n",
         "maestro_learning_rate{section=\"student\"} 0.001\n",
         "maestro_busy_ratio{section=\"student\",replica=\"0\"} 0.25\n",
+        "maestro_device_busy_ratio{process=\"1\",device=\"cpu:0\"} 0.875\n",
+        "maestro_step_time_over_bound 1.5\n",
         "maestro_busy_seconds_total{section=\"student\",replica=\"0\"} 1.875\n",
         "maestro_step_end_seconds_total{section=\"student\",replica=\"0\"} 0.625\n",
         "maestro_wait_seconds_total{section=\"student\",replica=\"0\",on=\"teacher\"} 4.625\n",
@@ -86,7 +93,8 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
 
 TEST(RunMetrics, leave_out_what_is_not_there_yet) {
   const std::string text = metrics_text({}, {}, {}, {});
-  for (const char* absent : {"maestro_loss", "maestro_last_step_timestamp_seconds", "maestro_busy_ratio"}) {
+  for (const char* absent : {"maestro_loss", "maestro_last_step_timestamp_seconds", "maestro_busy_ratio",
+                             "maestro_device_busy_ratio", "maestro_step_time_over_bound"}) {
     EXPECT_THAT(text, Not(HasSubstr(absent)));
   }
   EXPECT_THAT(text, HasSubstr("maestro_checkpoint_last_step 0\n"));

@@ -126,6 +126,9 @@ TEST_F(CoordinatorFigures, neither_the_time_of_a_step_nor_that_of_the_run_counts
   EXPECT_GT(steps_ms, 0);
   EXPECT_LE(steps_ms, run_ms);
   EXPECT_LE(record_->train_seconds * 1000, run_ms);
+  steps_ms = 0;
+  for (const SchedulingRow& row : record_->scheduling.kept()) steps_ms += row.step_ms;
+  EXPECT_NEAR(steps_ms, record_->train_seconds * 1000, 1e-6);
 }
 
 TEST_F(CoordinatorFigures, the_rate_is_that_of_the_last_twenty_steps_or_of_as_many_as_there_are) {

@@ -58,14 +58,15 @@ class RunJournalTest : public ::testing::Test {
 TEST_F(RunJournalTest, a_step_is_a_line_whose_numbers_read_back_bitwise) {
   FinishedStep finished = step(7);
   finished.sections[0].metrics = {{"grad_norm", 1.0 / 3}, {"lr", 5e-324}, {"loss", std::nan("")}};
+  finished.times.step_ms = 20.5;
   finished.times.makespan_ms = 12.5;
   finished.times.utilization = {{"student", 0.5}};
-  EXPECT_EQ(
-      line_of(finished, noon),
-      R"({"step":7,"time":"2026-11-24T12:00:00.042Z","samples":8,"tokens":256,)"
-      R"("samples_digest":"0123456789abcdef","begin_ms":0.0,"makespan_ms":12.5,"lower_bound_ms":0.0,"planned_ms":0.0,)"
-      R"("planning_ms":0.0,"utilization":{"student":0.5},"planned_utilization":{},)"
-      R"("sections":{"student":{"grad_norm":0.3333333333333333,"loss":null,"lr":5e-324}}})");
+  EXPECT_EQ(line_of(finished, noon),
+            R"({"step":7,"time":"2026-11-24T12:00:00.042Z","samples":8,"tokens":256,)"
+            R"("samples_digest":"0123456789abcdef","begin_ms":0.0,"step_ms":20.5,"makespan_ms":12.5,)"
+            R"("lower_bound_ms":0.0,"planned_ms":0.0,)"
+            R"("planning_ms":0.0,"utilization":{"student":0.5},"planned_utilization":{},)"
+            R"("sections":{"student":{"grad_norm":0.3333333333333333,"loss":null,"lr":5e-324}}})");
   EXPECT_EQ(step_of_line(line_of(finished, noon)), 7U);
 }
 
@@ -118,7 +119,7 @@ TEST_F(RunJournalTest, the_report_has_the_same_rows_from_the_disk_and_from_memor
   for (std::uint64_t number = 1; number <= 4; ++number) {
     FinishedStep finished = step(number);
     finished.sections.push_back({"plain", StepId(number), {{"grad_norm", 1.0 / 3}, {"loss", std::nan("")}}});
-    finished.times = {StepId(number), 0.25, 12.5, 11, 10, 1, {{"plain", 0.5}}, {}};
+    finished.times = {StepId(number), 0.25, 20.5, 12.5, 11, 10, 1, {{"plain", 0.5}}, {}};
     journal.step(finished);
     if (number != 2 && number != 3) continue;
     for (const StepRow& row : finished.sections) memory.steps.push_back(row);

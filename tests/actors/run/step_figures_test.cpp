@@ -85,6 +85,25 @@ TEST_F(StepFiguresTest, keep_few_steps_and_few_passes_of_each) {  // FG-2
   EXPECT_EQ(figures_.totals().recent.back()->step, StepId(9));
 }
 
+TEST_F(StepFiguresTest, have_the_use_of_the_lanes_over_the_last_steps) {  // FG-4
+  const Lane lane(SectionId(1), ReplicaIndex(0));
+  const auto end_of = [&](double busy_ms, double waited_ms, bool trained = true) {
+    figures_.lanes_ended({{lane, {{busy_ms, 2, {{"teacher", waited_ms}, {"device", 1}}}, {}, {}}}}, trained);
+  };
+  const auto use = [&] { return figures_.totals().recent_use.at(lane); };
+  end_of(20, 77);
+  EXPECT_DOUBLE_EQ(use().busy_share(), 0.2);
+  EXPECT_DOUBLE_EQ(use().device_share(), 0.22);
+  end_of(50, 47, false);  // a validation
+  EXPECT_DOUBLE_EQ(use().busy_share(), 0.2);
+  end_of(60, 37);
+  EXPECT_DOUBLE_EQ(use().busy_share(), 0.4);
+  for (std::size_t step = 0; step < 2 * StepFigures::use_steps; ++step) end_of(90, 7);
+  EXPECT_DOUBLE_EQ(use().busy_share(), 0.9) << "the first steps have left";
+  EXPECT_LE(use().whole_ms, 100.0 * 2 * StepFigures::use_steps);
+  EXPECT_GE(use().whole_ms, 100.0 * StepFigures::use_steps);
+}
+
 TEST_F(StepFiguresTest, forget_the_passes_of_a_step_that_is_done_again) {
   pass(1);
   figures_.begin_again();
