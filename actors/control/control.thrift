@@ -113,6 +113,7 @@ struct Status {
   16: list<DeviceFigures> devices  // devices with lanes that have ended a step
   17: optional double step_ms      // median time from the end of a step to the end of the next, over the last steps
   18: optional double step_time_over_bound  // step_ms over the median of the least makespans of a step by itself
+  19: optional i64 stops_after     // of a run that stops early: the last announced step, after which it ends
 }
 
 struct PlannedReplica {
@@ -182,7 +183,8 @@ struct Checkpoint {
 
 struct Standing {
   1: State state
-  2: i64 step                      // the last complete step
+  2: i64 step                      // the last complete step; if STOPPING, the last announced one, after which the run
+                                   // ends
 }
 
 /** How a process joins: it executes `maestro` with these arguments, in this folder, with these variables added to its

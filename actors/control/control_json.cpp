@@ -117,6 +117,7 @@ std::string json_text(const control::Status& status) {
   json["devices"] = list_json(status.devices, device_json);
   if (status.__isset.step_ms) json["step_ms"] = status.step_ms;
   if (status.__isset.step_time_over_bound) json["step_time_over_bound"] = status.step_time_over_bound;
+  if (status.__isset.stops_after) json["stops_after"] = status.stops_after;
   json["checkpoint"] = status.checkpoint;
   json["recoveries"] = status.recoveries;
   return json.dump();

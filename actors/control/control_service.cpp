@@ -122,7 +122,7 @@ class ControlHandler final : public control::ControlIf {
     }
     service_.options.stop_run();
     const RunStatus run = answered([&] { return service_.questions.status(); });
-    answer = standing({run.state, StepId(run.last_step)});
+    answer = standing({run.state, StepId(run.stops_after.value_or(run.last_step))});
   }
 
  private:

@@ -124,6 +124,7 @@ std::string plain_text(const control::Status& status) {
   for (const control::Unit& unit : status.units) {
     units.push_back(std::string(word(unit.kind)) + " " + std::to_string(unit.step));
   }
+  if (status.__isset.stops_after) text += "\nends after step " + std::to_string(status.stops_after);
   text += "\nannounced: " + (units.empty() ? "nothing" : joined(units, ", "));
   if (!status.checkpoint.empty()) text += "\nlast checkpoint: " + shown(status.checkpoint);
   for (const std::string& recovery : status.recoveries) text += "\nrecovered: " + shown(recovery);

@@ -199,6 +199,7 @@ control::Status status_answer(const ResolvedJob& job, const RunStatus& run, cons
   for (const GraphNode& node : job.graph.nodes()) {
     if (node.stage == 0) status.sections.push_back(section_figures(node, job, run));
   }
+  if (run.stops_after) status.__set_stops_after(static_cast<std::int64_t>(*run.stops_after));
   if (run.steady_step) status.__set_step_ms(run.steady_step->step_ms);
   if (run.steady_step) status.__set_step_time_over_bound(run.steady_step->over_bound());
   std::map<Lane, const WaitingFor*> answer_of;

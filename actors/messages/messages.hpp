@@ -189,7 +189,9 @@ struct Failure {
   bool goes_back = false;        ///< the run begins again before a spike (PR-4)
 };
 /// A signal, or `maestro stop`: the run ends in order. Sent by any process to its supervisor, and on to rank 0's.
-struct Interrupt {};
+struct Interrupt {
+  std::string reason;  ///< a signal or its origin, for the console; empty: Ctrl-C or `maestro stop`
+};
 /// The run is over: every process sends its summary and ends.
 struct Finish {};
 /// Rank 0 has all summaries: every process may exit.

@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "actors/control/control_place.hpp"
-#include "actors/job/planning_options.hpp"
 #include "actors/process/emergency_exit.hpp"
 
 namespace maestro {
@@ -28,12 +27,8 @@ void StopPolicy::signalled(int signal) {
 }
 
 void StopPolicy::stop_in_order(const std::string& reason) {
-  if (!stopping_.exchange(true)) {
-    part_.console.note((reason.empty() ? "" : reason + ": ") + "stopping after this step" +
-                       (has_emulated(part_.plan) ? "" : "; a checkpoint is being written") +
-                       " (Ctrl-C again to leave at once)");
-  }
-  send_from_outside(built_.coordinator(), Interrupt{});
+  stopping_ = true;
+  send_from_outside(built_.coordinator(), Interrupt{reason});
 }
 
 void StopPolicy::stop_for_another() {

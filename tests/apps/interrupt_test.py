@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 import unittest
@@ -32,8 +33,21 @@ class Interrupted(SystemTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [])
         self.assertTrue(finished.report["interrupted"])
+        self.assert_one_last_step(finished)
         self.assert_nothing_left(run)
         return finished
+
+    def assert_one_last_step(self, finished):
+        """Checks that message, progress, summary, report and record have the same last step."""
+        last = finished.report["last_step"]
+        self.assertEqual(re.findall(r"stopping after step (\d+), with a checkpoint", finished.out), [str(last)])
+        self.assertEqual(re.findall(r"interrupted after step (\d+) of", finished.out), [str(last)])
+        self.assertEqual(re.findall(r"step +(\d+)/", finished.err)[-1], str(last), finished.describe())
+        record = self.folder / "out/record"
+        self.assertEqual(json.loads((record / "steps.jsonl").read_text().splitlines()[-1])["step"], last)
+        events = map(json.loads, (record / "events.jsonl").read_text().splitlines())
+        self.assertEqual([(event["step"], event["interrupted"]) for event in events if event["event"] == "finished"],
+                         [(last, True)])
 
     def check_resumable(self, processes):
         finished = self.interrupted(processes)
@@ -57,7 +71,7 @@ class Interrupted(SystemTest):
         if processes > 1:
             os.kill(members[processes - 1], signal.SIGSTOP)
         run.interrupt()
-        self.assertTrue(run.wait_for_text("stopping after this step"), run.text)
+        self.assertTrue(run.wait_for_text("stopping after step "), run.text)
         begin = time.monotonic()
 
         def pressed_again():  # a Ctrl-C counts as the second if it follows the first by at least a second
@@ -102,7 +116,7 @@ class Signals(Interrupted):
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(finished.error_lines(), [])
-        self.assertEqual(finished.out.count("stopping after this step"), 1, finished.describe())
+        self.assertEqual(finished.out.count("stopping after step "), 1, finished.describe())
         self.assertTrue((self.folder / finished.report["checkpoint"]).is_dir())
         self.assert_nothing_left(run)
 

@@ -183,7 +183,7 @@ class Json(LogTest):
         run.interrupt()
         self.assertEqual(run.wait().status, 0, run.text)
         self.assertEqual(self.at_level(run, "error"), [])
-        self.assertTrue(any("stopping after this step" in entry["message"] for entry in self.objects(run)), run.text)
+        self.assertTrue(any("stopping after step " in entry["message"] for entry in self.objects(run)), run.text)
 
     def test_so_does_a_process_that_a_signal_ends_before_the_first_step(self):
         run = Run(self.folder, ["vlm", *JSON], variables={"MAESTRO_REPOSITORY": str(REPOSITORY)})

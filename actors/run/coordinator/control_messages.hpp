@@ -22,11 +22,12 @@ enum class RunState : std::uint8_t { starting, running, pausing, paused, stoppin
 struct RunStatusRequest {};
 struct RunStatus {
   RunState state = RunState::starting;
-  std::uint64_t last_step = 0;  ///< the last complete step
-  std::uint64_t position = 0;   ///< the sampler's position after that step
-  std::vector<RunUnit> units;   ///< announced units that have not ended, oldest first
-  double elapsed_s = 0;         ///< time since the first step began
-  double samples_per_s = 0;     ///< mean over the last steps
+  std::uint64_t last_step = 0;                              ///< the last complete step
+  std::optional<std::uint64_t> stops_after = std::nullopt;  ///< last announced step of a run that was interrupted
+  std::uint64_t position = 0;                               ///< the sampler's position after that step
+  std::vector<RunUnit> units;                               ///< announced units that have not ended, oldest first
+  double elapsed_s = 0;                                     ///< time since the first step began
+  double samples_per_s = 0;                                 ///< mean over the last steps
   std::uint64_t samples_trained = 0;
   std::uint64_t tokens_trained = 0;
   std::optional<double> loss;                  ///< loss in the progress line

@@ -45,7 +45,7 @@ caf::behavior Coordinator::make_behavior() {
       progress(&Coordinator::placements_lost),
       progress(&Coordinator::begin_again),
       progress(&Coordinator::base_kept),
-      [this](Interrupt) { interrupt(); },
+      [this](const Interrupt& request) { interrupt(request.reason); },
       [this](const Rescue& loss) { return rescue(loss); },
       [this](RunStatusRequest) { return status(); },
       [this](const MetricsRequest& request) { return metrics_rows(*options_.record, request); },
@@ -364,6 +364,7 @@ RunStatus Coordinator::status() const {
   recorder_.describe(status);
   status.state = state();
   status.last_step = last_step().value();
+  if (schedule_.stopped()) status.stops_after = schedule_.last_step();
   status.position = options_.cursor.position(status.last_step + 1, static_cast<std::uint64_t>(options_.global_batch));
   for (const auto& [key, open] : open_) {
     status.units.push_back(open.unit);
@@ -406,11 +407,21 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
   return promise;
 }
 
-void Coordinator::interrupt() {
-  options_.record->interrupted = true;
+void Coordinator::interrupt(const std::string& reason) {
+  if (finished_) return;  // it has ended by itself
+  if (!std::exchange(options_.record->interrupted, true)) note_stop(reason);
   schedule_.stop();
   if (began_) announce();  // otherwise at Begin, when all processes are connected
   answer_pauses();
+}
+
+void Coordinator::note_stop(const std::string& reason) const {
+  const std::uint64_t last = schedule_.last_step(), first = options_.schedule.first_step;
+  options_.console->note(
+      (reason.empty() ? "" : reason + ": ") + "stopping " +
+      (last < first ? "before step " + std::to_string(first) : "after step " + std::to_string(last)) +
+      (options_.schedule.keeps_state && last >= first ? ", with a checkpoint" : "") +
+      " (Ctrl-C again to leave at once)");
 }
 
 void Coordinator::resume_run() {

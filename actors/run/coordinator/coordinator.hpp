@@ -86,7 +86,9 @@ class Coordinator : public RunActor {
   [[nodiscard]] RunStatus status() const;
   caf::result<CheckpointAnswer> checkpoint_requested();
   caf::result<PauseAnswer> pause_requested(const PauseRequest& request);
-  void interrupt();
+  void interrupt(const std::string& reason);
+  /// Prints the step after which the run ends.
+  void note_stop(const std::string& reason) const;
   void resume_run();
   void answer_pauses();
 

@@ -119,6 +119,7 @@ class Status:
     devices: list[DeviceFigures]
     step_ms: Optional[float]
     step_time_over_bound: Optional[float]
+    stops_after: Optional[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """State and last complete step."""
+    """State and last complete step; while it stops, the last announced step, after which the run ends."""
     state: State
     step: int
 

@@ -12,6 +12,7 @@ namespace maestro {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(CoordinatorTest, at_most_ahead_steps_are_announced_beyond_the_oldest_unfinished_one) {  // CR-2
   start(2, plain(6));
@@ -106,8 +107,12 @@ TEST_F(CoordinatorTest, no_section_trains_on_a_step_with_a_norm_that_is_not_fini
 TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  // RS-2
   start(1, plain(100));
   EXPECT_EQ(announced(), 2u);
+  bench_.send(coordinator_, Interrupt{"SIGTERM"});
   bench_.send(coordinator_, Interrupt{});
   bench_.deliver_all();
+  EXPECT_EQ(terminal_.str(), "SIGTERM: stopping after step 2, with a checkpoint (Ctrl-C again to leave at once)\n");
+  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).stops_after, 2u);
+  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).last_step, 0u);
   finish_step(1);
   ASSERT_EQ(marks_.size(), 6u);
   EXPECT_EQ(marks_.back().kind, StepBoundary::Kind::snapshot);
@@ -119,6 +124,17 @@ TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  /
   drain_writer();
   EXPECT_TRUE(finished_);
   EXPECT_TRUE(record_->interrupted);
+  EXPECT_EQ(record_->last_step, 2u);
+}
+
+TEST_F(CoordinatorTest, an_interrupt_after_the_last_step_has_nothing_to_end) {
+  start(1, plain(1));
+  finish_step(1);
+  ASSERT_TRUE(finished_);
+  bench_.send(coordinator_, Interrupt{});
+  bench_.deliver_all();
+  EXPECT_FALSE(record_->interrupted);
+  EXPECT_THAT(terminal_.str(), Not(HasSubstr("stopping")));
 }
 
 TEST_F(CoordinatorTest, a_checkpoint_is_committed_only_with_the_parts_of_all_trained_sections) {  // CR-3
