@@ -70,6 +70,7 @@ void add_data(Commands& commands);
 void add_samples(Commands& commands);
 void add_replay(Commands& commands);
 void add_card(Commands& commands);
+void add_compare(Commands& commands);
 void add_generate(Commands& commands);
 void add_control(Commands& commands);  // status, show-plan, checkpoint, pause, continue, stop and leave
 void add_runs(Commands& commands);

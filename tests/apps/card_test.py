@@ -257,6 +257,45 @@ class TheCard(CardTest):
         self.assertIn("warning: card: out/trace.json has no traceEvents", finished.err)
 
 
+class Comparison(CardTest):
+    def test_of_runs_with_different_lengths_shows_figures_settings_and_curves(self):
+        self.train(language_model(steps=12))
+        self.train(language_model(steps=20), settings={"train.out": "other", "teacher.lr": 0.25})
+        finished = self.call("compare", "out", "other", "--page", "compare.html")
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("finished after step 12", finished.out)
+        page = (self.folder / "compare.html").read_text()
+        self.assertIsNone(re.search(r"<script|<link|<img|@import|url\(|src=|href", page))
+        card = Card(page)
+        settings = {row[0][0]: [text for text, _ in row[1:]] for row in card.tables["Settings that differ"]}
+        self.assertEqual(settings["train.steps"], ["12", "20"])
+        self.assertEqual(settings["teacher.lr"][1], "0.25")
+        self.assertEqual(settings.keys(), {"train.steps", "train.out", "teacher.lr"})
+        figures = {row[0][0]: [float(value) for _, value in row[1:]] for row in card.tables["Figures"]}
+        self.assertEqual(figures["Steps"], [12, 20])
+        for run, name in enumerate(("out", "other")):
+            rows = record_test.lines(self.folder / name, "steps.jsonl")
+            self.assertEqual(figures["teacher loss"][run], rows[-1]["sections"]["teacher"]["loss"])
+            drawn = card.drawn("teacher loss", name)
+            self.assertEqual(len(drawn), len(rows))
+            for (step, _), row in zip(drawn, rows):
+                self.assertAlmostEqual(step, row["step"], delta=0.1)
+
+    def test_is_also_an_object_for_programs(self):
+        self.train(language_model(steps=6))
+        self.train(language_model(steps=6), settings={"train.out": "other", "train.seed": 5})
+        compared = json.loads(self.call("compare", "out", "other", "--json").out)
+        self.assertEqual([run["run"] for run in compared["runs"]], ["out", "other"])
+        self.assertEqual(compared["settings"]["train.seed"][1], "5")
+        self.assertEqual(compared["runs"][0]["figures"]["Steps"], 6)
+
+    def test_of_what_cannot_be_compared_is_refused_by_name(self):
+        self.train(language_model(steps=6))
+        self.assert_refused("compare: give 2 to 8 runs, not 1", "compare", "out")
+        self.assert_refused("compare: out is given twice", "compare", "out", "./out")
+        self.assert_refused("nowhere has no record of a run", "compare", "out", "nowhere")
+
+
 @unittest.skipUnless(BROWSER, "no browser: install chromium")
 class InABrowser(CardTest):
     def browse(self, page, size, *options):
