@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of `cmake --install`, and the package for outside projects:
 #   lib/maestro/libmaestro.so  the code of program and plug-ins (not a stable interface, so in a separate folder)
-#   lib/maestro/libmaestro_cuda.so and libmaestro_parquet.so, if they are built
+#   lib/maestro/libmaestro_cuda.so, if it is built
 #   include/maestro/*.hpp      the public headers, and below detail/ the headers that they include
 #   lib/libmaestro_<room>.a    bin/maestro    share/maestro/jobs/<app>/*.toml, and the texts of distill
 #   share/bash-completion, zsh, fish, man   completions and manual pages (InstallProgramFiles.cmake)
@@ -27,9 +27,6 @@ if(TARGET maestro)
   install(TARGETS maestro_shared EXPORT maestroTargets LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
 
-if(TARGET maestro_parquet)
-  install(TARGETS maestro_parquet LIBRARY DESTINATION lib/maestro COMPONENT program)
-endif()
 if(TARGET maestro_cuda)  # the program looks for it in ../lib/maestro (runtime/device/backend.hpp)
   install(TARGETS maestro_cuda LIBRARY DESTINATION lib/maestro COMPONENT program)
 endif()
@@ -63,7 +60,7 @@ endforeach()
 set(maestro_pc_requires "libxxhash libutf8proc sentencepiece libarchive tomlplusplus libpng libjpeg libwebp")
 set(maestro_pc_others "-ldnnl -lgomp")
 if(MAESTRO_ACTORS)
-  string(APPEND maestro_pc_requires " thrift cpp-httplib openssl")
+  string(APPEND maestro_pc_requires " thrift snappy libzstd liblz4 libbrotlidec zlib cpp-httplib openssl")
   string(PREPEND maestro_pc_others "-lcaf_io -lcaf_core ")
 endif()
 list(JOIN maestro_pc_rooms " " maestro_pc_rooms)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads rows of Parquet files by the module libmaestro_parquet.so, if it was built.
+// Rows of Parquet files (runtime/parquet) as rows of training data.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,8 @@
 
 namespace maestro {
 
-/// Passes the rows of a Parquet file to `sink`, as JSON. Lists of numbers and binary values become the words
-/// "(numbers)" and "(binary)". MAESTRO_PARQUET_LIBRARY names the module; by default it is next to the program or in
-/// ../lib/maestro. Errors: no module, with the way to get it; a damaged file, with row group and row.
+/// Passes the rows of a Parquet file to `sink`, in order, as JSON (value_text.hpp gives the form of each type). Lists
+/// of numbers become the word "(numbers)". Errors name the file, row group, row, column and page.
 [[nodiscard]] Status read_parquet(const std::filesystem::path& file, const RowSink& sink);
 
 }  // namespace maestro

@@ -11,9 +11,8 @@ import os
 import signal
 import tarfile
 import unittest
-from pathlib import Path
 
-from maestro_program import PROGRAM, Run, SystemTest, language_model, text_corpus
+from maestro_program import Run, SystemTest, language_model, text_corpus
 
 try:
     import pyarrow
@@ -42,11 +41,6 @@ def tar_of(rows):
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return archive.getvalue()
-
-
-def can_read_parquet():
-    module = Path(PROGRAM).resolve().parent.parent / "lib" / "maestro" / "libmaestro_parquet.so"
-    return pyarrow is not None and module.exists()
 
 
 def parquet_of(rows):
@@ -87,7 +81,7 @@ class FromAnyFile(Prepared):
             "rows.jsonl.xz": lzma.compress(self.lines(rows).encode()), "rows.tar": tar_of(rows),
             "rows.tar.gz": gzip.compress(tar_of(rows))}
         kinds = {"rows.jsonl": "chat", "rows.json": "chat", "rows.tar": "webdataset"}
-        if can_read_parquet():
+        if pyarrow is not None:
             files["rows.parquet"] = parquet_of(rows)
             kinds["rows.parquet"] = "parquet"
         shards, curves = {}, {}
@@ -164,8 +158,8 @@ class Mixture(Prepared):
 class Tables(Prepared):
     def setUp(self):
         super().setUp()
-        if not can_read_parquet():
-            self.skipTest("pyarrow is not installed, or was not when the program was built (pip install pyarrow)")
+        if pyarrow is None:
+            self.skipTest("pyarrow, which writes the files, is not installed")
 
     def test_rows_are_those_that_pyarrow_writes(self):
         rows = [{"id": at, "score": at / 7, "flag": at % 2 == 0, "text": f"row {at} \u65e5\u672c \"quoted\"\n",

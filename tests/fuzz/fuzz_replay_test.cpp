@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
   TARGET(image)                      \
   TARGET(conversation)               \
   TARGET(rows)                       \
+  TARGET(parquet)                    \
   TARGET(teacher)                    \
   TARGET(rpc)                        \
   TARGET(plan_files)                 \
