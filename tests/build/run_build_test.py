@@ -55,7 +55,7 @@ class RunBuild(unittest.TestCase):
         path.write_text(text)
 
     def run_it(self):
-        """Returns the script's lines and the number of compilations of a run of the program."""
+        """Runs the program; returns the script's lines and the number of compilations."""
         compiled = self.top / "compiled"
         compiled.write_text("")
         done = subprocess.run([self.clone / "run", "train"], env=self.environment, stdin=subprocess.DEVNULL, check=False,

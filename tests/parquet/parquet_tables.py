@@ -34,7 +34,7 @@ def numbers(count):
 
 
 def texts(count):
-    """A table with columns of bytes, of a few values and of many."""
+    """A table with byte columns: few distinct values, and many."""
     words = ["", "plain", "a \"quoted\"\n line\\", "\u65e5\u672c\U0001f600", "\x01\x1f\x7f", None]
     addresses = [f"https://example.org/{at // 10}/{at * 7919 % 1009}" for at in range(count)]
     return pa.table({
