@@ -13,7 +13,8 @@ packages_for_test=(libgtest-dev libgmock-dev pkgconf:pkg-config python3:python3 
   universal-ctags:ctags)
 packages_for_bench=(libbenchmark-dev libfabric-bin)
 packages_for_check=(clang:clang++ clang-format:clang-format clang-tidy:clang-tidy)
-packages_for_package=(dpkg-dev:dpkg-shlibdeps file:file help2man:help2man lintian:lintian)
+packages_for_package=(dpkg-dev:dpkg-shlibdeps file:file help2man:help2man lintian:lintian
+  python3:python3 patchelf:patchelf)
 packages_for_docs=(mkdocs:mkdocs)  # the test of the documentation is skipped without it
 packages_for_release=(git:git python3:python3 python3-setuptools)
 packages_for_fuzz=(clang:clang++ libclang-rt-14-dev)  # the latter has libFuzzer for Debian 12's clang

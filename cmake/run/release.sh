@@ -44,7 +44,7 @@ make_release() {
   make_packages "$folder" >/dev/null
   (cd "$root/clients/python" && python3 -W ignore setup.py --quiet sdist --dist-dir "$folder") >&2 ||
     fail 1 "the Python client cannot be packed; see above"
-  (cd "$folder" && sha256sum -- *.tar.gz *.deb >SHA256SUMS)
+  (cd "$folder" && shopt -s nullglob && sha256sum -- *.tar.gz *.deb *.whl >SHA256SUMS)
   if [[ -n $tag ]]; then git -C "$root" tag -a "v$version" -m "maestro $version"; fi
   ls "$folder"/*
 }

@@ -22,7 +22,8 @@ STANDINS = {
     "setarch": "exit 1",
     "g++": ":",
     "ccache": ":",
-    "python3": 'for last; do :; done\n[ "$3" != setup.py ] || echo package >"$last/maestro-client-1.2.3.tar.gz"',
+    "python3": 'for last; do :; done\n[ "$3" != setup.py ] || echo package >"$last/maestro-client-1.2.3.tar.gz"\n'
+               'case $1 in */cmake/package/wheel.py) echo wheel >"$last/maestro_runtime-1.2.3.whl"; echo "wheel of $2";; esac',
     "cmake": 'echo "cmake $*" >>"$STATE/calls"\n[ "$1" != . ] || exit 0\n'
              'while [ "$1" != -B ]; do shift; done; folder=$2; mkdir -p "$folder"; : >"$folder/build.ninja"\n'
              'echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" >"$folder/CMakeCache.txt"\n'

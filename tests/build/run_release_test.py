@@ -70,17 +70,34 @@ class RunRelease(RunClone):
         self.git("commit", "-qm", "A release")
         self.environment |= {"GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e@example.org"}
 
+    def test_packages_include_a_wheel_if_the_build_has_the_python_module(self):
+        done = self.run_it("package", "made")
+        self.assertEqual((done.returncode, done.stdout), (0, "made/maestro_1.2.3_amd64.deb\n"), done.stderr)
+        self.assertIn("run: no wheel: this build has no Python module, because nanobind or Python.h is missing", done.stderr)
+        self.make_module()
+        done = self.run_it("package", "made")
+        self.assertEqual(done.stdout.splitlines()[1:], [f"wheel of {self.clone}/build/release"], done.stderr)
+        self.assertTrue((self.top / "made/maestro_runtime-1.2.3.whl").exists())
+        self.assertNotIn("no wheel", done.stderr)
+
+    def make_module(self):
+        folder = self.clone / "build/release/python/maestro"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "_core.cpython-311-x86_64-linux-gnu.so").touch()
+
     def test_a_release_has_sources_documentation_packages_and_their_checksums(self):
         self.make_release_clone()
-        for options, tags in (([], ""), (["--tag"], "v1.2.3\n")):
+        for options, tags, wheel in (([], "", []), (["--tag"], "v1.2.3\n", ["maestro_runtime-1.2.3.whl"])):
+            if wheel:
+                self.make_module()
             done = self.run_it("release", "1.2.3", *options)
             self.assertEqual(done.returncode, 0, done.stderr)
             folder = self.clone / "build" / "releases" / "1.2.3"
             self.assertEqual(sorted(file.name for file in folder.iterdir()),
                              ["SHA256SUMS", "maestro-1.2.3-docs.tar.gz", "maestro-1.2.3.tar.gz", "maestro-client-1.2.3.tar.gz",
-                              "maestro_1.2.3_amd64.deb"])
+                              "maestro_1.2.3_amd64.deb", *wheel])
             subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
-            self.assertEqual(len((folder / "SHA256SUMS").read_text().splitlines()), 4)
+            self.assertEqual(len((folder / "SHA256SUMS").read_text().splitlines()), 4 + len(wheel))
             for archive, member in (("maestro-1.2.3", "maestro-1.2.3/run"), ("maestro-1.2.3-docs", "maestro-1.2.3-docs/index.html")):
                 listed = subprocess.run(["tar", "tzf", folder / f"{archive}.tar.gz"], check=True, text=True, capture_output=True)
                 self.assertIn(member, listed.stdout.splitlines())
