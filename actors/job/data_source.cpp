@@ -63,11 +63,10 @@ BatchMetadata BatchDrawer::validation(StepId step, std::int64_t limit) const {
 }
 
 std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most) {
-  if (static_cast<std::int64_t>(reasons.size()) <= most) return std::nullopt;
-  std::string list;
-  for (const std::string& reason : reasons) list += (list.empty() ? "" : "; ") + reason;
-  return std::to_string(reasons.size()) + " samples cannot be read and data.max_bad_samples = " + std::to_string(most) +
-         ": " + list;
+  if (reasons.empty() || static_cast<std::int64_t>(reasons.size()) <= most) return std::nullopt;
+  const std::string more = reasons.size() > 1 ? "; and " + std::to_string(reasons.size() - 1) + " more" : "";
+  return std::to_string(reasons.size()) + (reasons.size() > 1 ? " samples" : " sample") +
+         " cannot be read and data.max_bad_samples = " + std::to_string(most) + ": " + reasons.front() + more;
 }
 
 std::string nothing_to_train_on(StepId step, const std::vector<std::string>& reasons) {

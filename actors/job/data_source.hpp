@@ -43,7 +43,8 @@ class BatchDrawer {
   std::int64_t most_patches_;
 };
 
-/// Returns the error of a run that has left out more samples than `most`, for these reasons; nothing if it has not.
+/// Returns the error of a run that has left out more samples than `most`, with their number and the first of these
+/// reasons; nothing if it has not.
 /// `most` is the part of data.max_bad_samples that is still free.
 [[nodiscard]] std::optional<std::string> too_many_left_out(const std::vector<std::string>& reasons, std::int64_t most);
 /// Returns why a run ends that has left out every sample up to `step`.

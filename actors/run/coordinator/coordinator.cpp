@@ -105,13 +105,14 @@ void Coordinator::announce() {
 
 bool Coordinator::leave_out(const BatchMetadata& batch) {
   auto& all = options_.record->left_out;
+  const std::size_t before = all.size();
   for (const std::string& reason : batch.left_out) {
     if (std::ranges::find(all, reason) != all.end()) continue;  // the sample was drawn before
     all.push_back(reason);
-    options_.console->note("left out: " + reason);
     options_.note_event("left_out", {{"step", batch.step.value()}, {"reason", reason}});
   }
   const std::optional<std::string> too_many = too_many_left_out(all, options_.max_left_out);
+  for (std::size_t at = before; at < all.size() && !too_many; ++at) options_.console->note("left out: " + all[at]);
   if (too_many) send_to(this, supervisor(), Failure{*too_many});
   return !too_many;
 }

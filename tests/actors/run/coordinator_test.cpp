@@ -177,13 +177,12 @@ TEST_F(CoordinatorTest, a_sample_that_cannot_be_read_counts_once_however_often_i
   EXPECT_EQ(record_->left_out, left_out_);
 }
 
-TEST_F(CoordinatorTest, more_unreadable_samples_than_allowed_end_the_run_with_the_list) {
+TEST_F(CoordinatorTest, more_unreadable_samples_than_allowed_end_the_run_with_the_first) {
   left_out_ = {"sample 'a': a.png is truncated", "sample 'b': b.png is truncated"};
   max_left_out_ = 1;
   start(1, plain(3));
   EXPECT_EQ(failure_,
-            "2 samples cannot be read and data.max_bad_samples = 1: sample 'a': a.png is truncated; sample 'b': b.png "
-            "is truncated");
+            "2 samples cannot be read and data.max_bad_samples = 1: sample 'a': a.png is truncated; and 1 more");
   EXPECT_EQ(tokens_, 0u);
 }
 
