@@ -64,6 +64,7 @@ class SectionBuilder {
 
  private:
   friend class App;
+  friend class EdgeCheck;
   friend class JobResolver;
   std::string name_;
   std::string type_;  // type in the registry; empty if `factory_` is given
@@ -95,6 +96,24 @@ struct Composition {
   std::vector<ComposedEdge> edges;
 };
 
+/// Checks edges while an app is composed, before its data are opened. Builds each section that an edge names, and keeps
+/// its ports until forget().
+class EdgeCheck {
+ public:
+  /// Throws JobError for a port that does not exist, with the nearest name, and for ports that do not fit. Accepts a
+  /// section whose table is incomplete, and columns that depend on data: run() checks them.
+  void check(const Composition& app, const PortRef& from, const PortRef& to);
+  /// Called after a key has changed.
+  void forget() { nodes_.clear(); }
+
+ private:
+  [[nodiscard]] const std::optional<GraphNode>& node_of(const Composition& app, const std::string& section);
+  /// Sets the node's layout, too.
+  [[nodiscard]] static Ports ports_of(const Composition& app, const SectionBuilder& builder, GraphNode& node);
+
+  std::map<std::string, std::optional<GraphNode>> nodes_;  // by section; none: its ports are unknown
+};
+
 struct ResolvedJob;
 struct RunMemory;
 
@@ -107,7 +126,10 @@ class App {
   /// Returns the section types that job files may name; register further types before run().
   [[nodiscard]] SectionRegistry& registry() { return composed_.registry; }
   /// Overrides a key of the job, "student.lr=1e-4", as `--set` does. Throws JobError.
-  void set(const std::string& setting) { composed_.document.override_with(setting); }
+  void set(const std::string& setting) {
+    composed_.document.override_with(setting);
+    edge_check_.forget();
+  }
   /// Adds an observer next to the observers in the job file.
   void observe(NamedObserver observer) { composed_.own_observers.push_back(std::move(observer)); }
   /// Returns a table of the job file, for settings of the app.
@@ -144,6 +166,11 @@ class App {
   void connect(PortRef from, PortRef to, std::string key = {}) {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
   }
+  /// Connects as connect(), and checks the edge now instead of at run().
+  void connect_checked(PortRef from, PortRef to) {
+    edge_check_.check(composed_, from, to);
+    connect(std::move(from), std::move(to));
+  }
 
   /// Returns the number of CPU devices per host.
   [[nodiscard]] std::int64_t cpu_devices() const;
@@ -162,6 +189,7 @@ class App {
   /// Returns nothing if the run is to recover from a loss. Resolves `plan` at the first call.
   std::optional<RunResult> run_once(std::optional<ResolvedJob>& plan, RunMemory& memory);
   Composition composed_;
+  EdgeCheck edge_check_;
   Console* console_;
 };
 

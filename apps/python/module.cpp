@@ -217,7 +217,7 @@ void bind_app(nb::module_& module) {
           nb::arg("name"), nb::arg("open"), nb::rv_policy::reference_internal)
       .def(
           "connect",
-          [](PythonApp& self, PortRef from, PortRef to) { self.app().connect(std::move(from), std::move(to)); },
+          [](PythonApp& self, PortRef from, PortRef to) { self.app().connect_checked(std::move(from), std::move(to)); },
           nb::arg("output"), nb::arg("input"))
       .def("compose_graph", [](PythonApp& self) { compose_graph(self.app()); })
       .def("app_name", [](PythonApp& self) { return self.app().job().text("app", ""); })

@@ -39,13 +39,20 @@ std::string ports_text(std::string_view wanted, const std::vector<Port>& ports) 
   return (nearest ? "; did you mean '" + *nearest + "'?" : ";") + " there are " + list;
 }
 
-const Port& find_port(const GraphNode& node, const std::vector<Port>& ports, std::string_view name,
-                      std::string_view kind) {
-  for (const Port& port : ports) {
-    if (port.name == name) return port;
-  }
-  throw JobError("section '" + node.name + "' has no " + std::string(kind) + " port '" + std::string(name) + "'" +
-                 ports_text(name, ports));
+bool contains(const std::vector<Port>& ports, std::string_view name) {
+  return std::ranges::find(ports, name, &Port::name) != ports.end();
+}
+
+const Port& find_port(const GraphNode& node, std::string_view name, bool input) {
+  const std::vector<Port>& ports = input ? node.ports.inputs : node.ports.outputs;
+  const auto found = std::ranges::find(ports, name, &Port::name);
+  if (found != ports.end()) return *found;
+  const char* const kind = input ? "input" : "output";
+  const char* const other = input ? "output" : "input";
+  const bool turned = contains(input ? node.ports.outputs : node.ports.inputs, name);
+  throw JobError("section '" + node.name + "' has no " + kind + " port '" + std::string(name) + "'" +
+                 (turned ? std::string(", but an ") + other + " with this name; an edge goes from an output to an input"
+                         : ports_text(name, ports)));
 }
 
 std::string port_text(const GraphNode& node, const Port& port) {
@@ -83,8 +90,8 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.to = resolve(to);
   const GraphNode& producer = node(edge.from);
   const GraphNode& consumer = node(edge.to);
-  const Port& out = find_port(producer, producer.ports.outputs, from_port, "output");
-  const Port& in = find_port(consumer, consumer.ports.inputs, to_port, "input");
+  const Port& out = find_port(producer, from_port, false);
+  const Port& in = find_port(consumer, to_port, true);
   if (out.dtype != in.dtype || out.columns != in.columns || out.axis != in.axis) {
     throw JobError("ports do not fit: " + port_text(producer, out) + " -> " + port_text(consumer, in));
   }
@@ -126,7 +133,7 @@ void SectionGraph::set_sources(SectionId id, const SourceSet& sources) {
 void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
   const GraphNode& from = node(edge.from);
   const GraphNode& to = node(edge.to);
-  const Port& in = find_port(to, to.ports.inputs, edge.to_port, "input");
+  const Port& in = find_port(to, edge.to_port, true);
   if (!edge.sources.all() && edge.sources != to.sources && !in.chosen && !in.optional) {
     throw JobError("section '" + from.name + "' runs for the samples of some sources only, but input " +
                    port_text(to, in) + " needs rows of every sample");

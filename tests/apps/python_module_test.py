@@ -262,6 +262,59 @@ class Errors(PythonPackageTest):
                     self.assertIn(text, lines[0])
 
 
+    EDGES = """
+        import maestro, sys
+        job = {"train": {"steps": 2, "global_batch": 16, "out": "out"}, "data": {"kind": "synthetic", "sequence": 16},
+               "trunk": {"width": 32, "heads": 2, "positions": 16, "layers": 1, "vocabulary": 300},
+               "head": {"width": 16, "vocabulary": 300}, "lm": {"width": 16, "heads": 2, "layers": 1}}
+        app = maestro.App(job)
+        data, trunk = app.source("corpus"), app.section("trunk", "decoder_trunk")
+        head, lm = app.section("head", "language_model_head"), app.section("lm", "decoder_lm")
+    """
+
+    def test_of_edges_are_raised_where_they_are_connected(self):
+        cases = (
+            ('data.port("token"), trunk.port("tokens")', "section 'corpus' has no output port 'token'; did you mean 'tokens'?"),
+            ('data.port("targets"), head.port("target")', "section 'head' has no input port 'target'; did you mean 'targets'?"),
+            ('trunk.port("tokens"), data.port("tokens")', "section 'trunk' has no output port 'tokens', but an input with this "
+                                                          "name; an edge goes from an output to an input"),
+            ('data.port("targets"), head.port("hidden")', "ports do not fit: corpus.targets (i32, 1 column) -> head.hidden "
+                                                          "(fp32, 16 columns)"),
+            ('trunk.port("hidden"), head.port("hidden")', "ports do not fit: trunk.hidden (fp32, 32 columns) -> head.hidden "
+                                                          "(fp32, 16 columns)"),
+            ('maestro.App(job).section("truck", "decoder_trunk").port("hidden"), head.port("hidden")',
+             "this app has no section 'truck'; did you mean 'trunk'?"),
+        )
+        for ports, wanted in cases:
+            with self.subTest(ports):
+                _, err = self.run_script(self.EDGES, f"app.connect({ports})", status=1)
+                self.assertIn("JobError: " + wanted, err.splitlines()[-1])
+                self.assertIn("    app.connect(", err)
+
+    def test_of_a_second_edge_to_an_input_name_both(self):
+        _, err = self.run_script(self.EDGES, """
+            app.connect(data.port("tokens"), lm.port("tokens"))
+            app.connect(data.port("targets"), lm.port("tokens"))
+        """, status=1)
+        self.assertTrue(err.splitlines()[-1].endswith(
+            "input lm.tokens is connected twice, to corpus.tokens and corpus.targets"), err)
+
+    def test_of_keys_that_follow_are_not_raised_by_an_edge(self):
+        last = self.answer("""
+            import json, maestro
+            job = {"train": {"steps": 2, "global_batch": 16, "out": "out"}, "data": {"kind": "synthetic", "sequence": 16},
+                   "head": {"vocabulary": 300}, "trunk": {"heads": 2, "positions": 16, "layers": 1, "vocabulary": 300}}
+            app = maestro.App(job)
+            data, trunk = app.source("corpus"), app.section("trunk", "decoder_trunk")
+            head = app.section("head", "language_model_head")
+            app.connect(data.port("tokens"), trunk.port("tokens"))
+            app.connect(data.port("targets"), head.port("targets"))
+            trunk.width = head.width = 24
+            app.connect(trunk.port("hidden"), head.port("hidden"))
+            print(json.dumps(app.run().last_step))
+        """)
+        self.assertEqual(last, 2)
+
     def test_of_a_run_raise_with_the_result(self):
         found = self.answer(CORPUS, """
             class Wrong(Numbers):

@@ -131,6 +131,15 @@ class Failures(HeadTest):
                        "step 1", "micro-batch 0", "script.py"):
             self.assertIn(wanted, err)
 
+    def test_of_ports_are_raised_where_they_are_connected(self):
+        err = self.failing("""
+                def __init__(self, *given):
+                    super().__init__(*given)
+                    self.inputs = [("hiden", "fp32", 8, True, False), ("targets", "i32", 1, False, False)]
+        """)
+        self.assertIn("JobError: section 'head' has no input port 'hidden'; did you mean 'hiden'?", err.splitlines()[-1])
+        self.assertIn('    app.connect(body.port("hidden"), tail.port("hidden"))', err)
+
     def test_of_a_backward_pass_arrive_as_well(self):  # YS-3
         err = self.failing("def backward(self, *given): raise ZeroDivisionError('scale')")
         for wanted in ("ZeroDivisionError: scale", "section 'head' replica 0", "backward"):

@@ -70,6 +70,8 @@ TEST(SectionGraph, an_unknown_section_or_port_is_answered_with_the_nearest_name)
                   {"section 'student' has no input port 'hiddens'", "'hidden'"});
   expect_mentions(job_error_of([&] { graph.connect("student", "loss", "teacher", "tokens"); }),
                   {"no output port 'loss'", "it has none"});
+  expect_mentions(job_error_of([&] { graph.connect("student", "hidden", "teacher", "tokens"); }),
+                  {"section 'student' has no output port 'hidden', but an input with this name"});
   EXPECT_TRUE(graph.edges().empty());
 }
 

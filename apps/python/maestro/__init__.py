@@ -192,7 +192,9 @@ class App:
         return Section(self._app, self._app.section_in_python(name, opened), read)
 
     def connect(self, output: Port, input: Port) -> None:
-        """Connects an output port to an input port by an edge."""
+        """Connects an output port to an input port by an edge. Raises JobError for a port that does not exist, with the
+        nearest name, and for ports that do not fit, so set the keys that change ports before. Columns that depend on data
+        in files are checked by run()."""
         self._app.connect(output, input)
 
     def run(self, *, check: bool = True) -> RunResult:
