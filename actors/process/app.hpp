@@ -172,6 +172,8 @@ class App {
     connect(std::move(from), std::move(to));
   }
 
+  /// Returns the number of processes at the start of the run.
+  [[nodiscard]] std::int64_t processes() const { return composed_.options.processes; }
   /// Returns the number of CPU devices per host.
   [[nodiscard]] std::int64_t cpu_devices() const;
   /// Sets the default to one replica for every section, for job files without a number.

@@ -110,6 +110,7 @@ class PythonApp {
   }
   App& app() { return app_; }
   RunResult run() {
+    RaisedExceptions::of_process().clear();
     const SavedSignals saved;
     const nb::gil_scoped_release unlocked;
     prepare_signals();
@@ -210,9 +211,8 @@ void bind_app(nb::module_& module) {
           "section_in_python",
           [](PythonApp& self, std::string name, nb::object open) -> SectionBuilder& {
             return self.app().section(std::move(name),
-                                      [type = PythonSectionType(std::move(open))](const SectionContext& context) {
-                                        return type.create(context);
-                                      });
+                                      [type = PythonSectionType(std::move(open), self.app().processes() <= 1)](
+                                          const SectionContext& context) { return type.create(context); });
           },
           nb::arg("name"), nb::arg("open"), nb::rv_policy::reference_internal)
       .def(
@@ -221,6 +221,7 @@ void bind_app(nb::module_& module) {
           nb::arg("output"), nb::arg("input"))
       .def("compose_graph", [](PythonApp& self) { compose_graph(self.app()); })
       .def("app_name", [](PythonApp& self) { return self.app().job().text("app", ""); })
+      .def("cause", [](PythonApp&, const std::string& error) { return RaisedExceptions::of_process().cause_of(error); })
       .def("run", &PythonApp::run);
 }
 

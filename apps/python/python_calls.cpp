@@ -19,4 +19,24 @@ std::string line_of(nb::python_error& problem) {
          std::to_string(nb::cast<int>(frame.attr("lineno"))) + ")";
 }
 
+RaisedExceptions& RaisedExceptions::of_process() {
+  static auto* const exceptions = new RaisedExceptions;  // not destroyed: the interpreter ends first
+  return *exceptions;
+}
+
+void RaisedExceptions::keep(std::string text, nb::python_error& problem) {
+  constexpr std::size_t most = 16;
+  if (kept_.size() == most) kept_.pop_back();
+  const nb::object exception = nb::borrow(problem.value());
+  if (problem.traceback().is_valid()) exception.attr("__traceback__") = problem.traceback();
+  kept_.emplace_back(std::move(text), exception);
+}
+
+nb::object RaisedExceptions::cause_of(const std::string& error) const {
+  for (const auto& [text, exception] : kept_) {
+    if (error.find(text) != std::string::npos) return exception;
+  }
+  return nb::none();
+}
+
 }  // namespace maestro::python

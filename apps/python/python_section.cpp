@@ -68,14 +68,16 @@ std::string text_of(const Array& array) {
   return std::string(dtype ? name_of(*dtype) : "another dtype") + " " + text + ")";
 }
 
-/// Runs a call of a pass. Throws std::runtime_error with the traceback (YS-3).
+/// Runs a call of a pass. Throws std::runtime_error with a line, or the complete traceback (YS-3).
 template <class Call>
-auto traced(Call call) {
+auto traced(bool one_process, Call call) {
   const nb::gil_scoped_acquire locked;
   try {
     return call();
-  } catch (const nb::python_error& problem) {
-    throw std::runtime_error(problem.what());
+  } catch (nb::python_error& problem) {
+    const std::string text = one_process ? line_of(problem) : problem.what();
+    RaisedExceptions::of_process().keep(text, problem);
+    throw std::runtime_error(text);
   } catch (const nb::cast_error&) {
     throw std::runtime_error("forward() of the section in Python returns a value of another type than documented");
   }
@@ -83,7 +85,7 @@ auto traced(Call call) {
 
 class PythonSection final : public Section {
  public:
-  PythonSection(const SectionContext& context, SharedObject replica);
+  PythonSection(const SectionContext& context, SharedObject replica, bool one_process);
   ~PythonSection() override;
 
   [[nodiscard]] Ports ports() const override { return ports_; }
@@ -121,6 +123,7 @@ class PythonSection final : public Section {
   void backward(Tape& tape, KeptPass& pass) const;
 
   std::string name_;
+  bool one_process_;  // of the run
   SharedObject replica_;
   Ports ports_;
   Parameters parameters_;
@@ -131,8 +134,8 @@ class PythonSection final : public Section {
   SharedObject last_arrays_;  // outputs of the last pass, which are read before the next
 };
 
-PythonSection::PythonSection(const SectionContext& context, SharedObject replica)
-    : name_(context.name), replica_(std::move(replica)) {
+PythonSection::PythonSection(const SectionContext& context, SharedObject replica, bool one_process)
+    : name_(context.name), one_process_(one_process), replica_(std::move(replica)) {
   with_python("section '" + name_ + "' in Python", [&] {
     const nb::object& made = replica_.get();
     ports_ = {read_ports("inputs"), read_ports("outputs")};
@@ -234,7 +237,7 @@ Tensor PythonSection::checked(const Port& port, const Array& array, std::int64_t
 
 void PythonSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const auto pass = std::make_shared<KeptPass>(replica_, ++passes_);
-  traced([&] {
+  traced(one_process_, [&] {
     nb::dict given;
     for (const Port& port : ports_.inputs) {
       if (!inputs.has(port.name)) continue;
@@ -266,7 +269,7 @@ void PythonSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
 
 void PythonSection::backward(Tape& tape, KeptPass& pass) const {
   std::vector<std::pair<Var, Block>> gradients;
-  traced([&] {
+  traced(one_process_, [&] {
     nb::dict given, wanted;
     for (const auto& [port, var] : pass.outputs) {
       if (port.differentiable && var.gradient().defined()) given[port.name.c_str()] = view_of(var.gradient());
@@ -299,7 +302,7 @@ std::unique_ptr<Section> PythonSectionType::create(const SectionContext& context
   SharedObject replica;
   with_python("section '" + context.name + "' in Python",
               [&] { replica = SharedObject(open_.get()(context.name, context.seed, context.trained)); });
-  return std::make_unique<PythonSection>(context, std::move(replica));
+  return std::make_unique<PythonSection>(context, std::move(replica), one_process_);
 }
 
 }  // namespace maestro::python

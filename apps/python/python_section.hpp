@@ -5,7 +5,8 @@
 // YS-1 (the run's parameters): the module computes with the values in parameters() and adds gradients to theirs, so
 //      that replicas, clipping, checkpoints, resume and export treat the section as any other.
 // YS-2 (checked outputs): an output of another name, dtype or shape than its port's is refused with all of these.
-// YS-3 (errors with their place): what Python raises ends the run with the traceback.
+// YS-3 (errors with their place): what Python raises ends the run with the traceback: in RunFailed.__cause__ if the run
+//      has one process, else in the error, because the processes end at once.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,12 +27,13 @@ namespace maestro::python {
 /// parameters' gradients and fills the inputs'; forget(number), instead of it; close().
 class PythonSectionType {
  public:
-  explicit PythonSectionType(nanobind::object open) : open_(std::move(open)) {}
+  PythonSectionType(nanobind::object open, bool one_process) : open_(std::move(open)), one_process_(one_process) {}
   /// Throws JobError for what Python raises, and for ports or parameters that a section cannot have.
   [[nodiscard]] std::unique_ptr<Section> create(const SectionContext& context) const;
 
  private:
   SharedObject open_;
+  bool one_process_;
 };
 
 }  // namespace maestro::python

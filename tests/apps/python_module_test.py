@@ -261,6 +261,54 @@ class Errors(PythonPackageTest):
                 for text in ("the corpus in Python: read(", *wanted):
                     self.assertIn(text, lines[0])
 
+    def test_of_a_run_are_printed_once(self):
+        wrong = """
+            class Wrong(Numbers):
+                def read(self, split, sample):
+                    raise KeyError("no such page")
+
+        """
+        _, err = self.run_script(CORPUS, wrong, "sys.exit(app_of(Wrong(), fresh=True).run(check=False).status)", status=1)
+        (line,) = [line for line in err.splitlines() if "no such page" in line]
+        self.assertRegex(line, r'error: 16 samples cannot be read and data.max_bad_samples = 0: the corpus in Python: '
+                               r"""read\("train", \d+\): KeyError: 'no such page' \(script.py:\d+\); and 15 more$""")
+        _, err = self.run_script(CORPUS, wrong, "app_of(Wrong(), fresh=True).run()", status=1)
+        lines = [line for line in err.splitlines() if "no such page" in line]
+        self.assertEqual([line.split(":")[0] for line in lines[1:]],
+                         ['    raise KeyError("no such page")', "KeyError", "maestro.RunFailed"], err)
+        self.assertIn("error: 16 samples", lines[0])
+
+    def test_of_a_corpus_are_the_cause_with_their_traceback(self):
+        same, frames, later = self.answer(CORPUS, """
+            import traceback
+            raised = []
+
+            class Wrong(Numbers):
+                def page(self, sample):
+                    raised.append(KeyError(sample))
+                    raise raised[-1]
+
+                def read(self, split, sample):
+                    return self.page(sample)
+
+            def failure_of(corpus, **options):
+                try:
+                    app_of(corpus, fresh=True, **options).run()
+                except maestro.RunFailed as failure:
+                    return failure
+
+            cause = failure_of(Wrong()).__cause__
+            frames = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+
+            class Late(Numbers):
+                def read(self, split, sample):
+                    return [32] * 12
+
+            print(json.dumps([cause is raised[0], frames, repr(failure_of(Late()).__cause__)]))
+        """)
+        self.assertTrue(same)
+        self.assertEqual(frames, ["read", "page"])
+        self.assertEqual(later, "None", "an error without an exception has no cause, even after a run with an exception")
 
     EDGES = """
         import maestro, sys

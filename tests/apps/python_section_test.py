@@ -112,7 +112,7 @@ class SectionInPython(HeadTest):
 
 
 class Failures(HeadTest):
-    def failing(self, body):
+    def failing(self, body, processes=1):
         return self.refusal(f"""
             import pure_head
             class Wrong(pure_head.Replica):
@@ -122,7 +122,7 @@ class Failures(HeadTest):
                 @staticmethod
                 def maestro_open(settings):
                     return lambda name, seed, trained: Wrong(settings["width"], 32)
-            head_app(Numbers(), Head, fresh=True).run()
+            head_app(Numbers(), Head, fresh=True, processes={processes}).run()
         """)
 
     def test_arrive_with_traceback_section_and_step(self):  # YS-3
@@ -130,6 +130,33 @@ class Failures(HeadTest):
         for wanted in ("Traceback (most recent call last)", "KeyError: 'no such layer'", "section 'head' replica 0",
                        "step 1", "micro-batch 0", "script.py"):
             self.assertIn(wanted, err)
+
+    def test_are_the_cause_of_a_line_with_their_traceback(self):  # YS-3
+        error, same, frames = self.answer("""
+            import pure_head, traceback
+            raised = []
+            class Wrong(pure_head.Replica):
+                def forward(self, *given):
+                    raised.append(KeyError("no such layer"))
+                    raise raised[-1]
+            class Head:
+                def __init__(self, width: int): pass
+                @staticmethod
+                def maestro_open(settings):
+                    return lambda name, seed, trained: Wrong(settings["width"], 32)
+            try:
+                head_app(Numbers(), Head, fresh=True).run()
+            except maestro.RunFailed as failure:
+                frames = traceback.extract_tb(failure.__cause__.__traceback__)
+                print(json.dumps([str(failure), failure.__cause__ is raised[0], [frame.name for frame in frames]]))
+        """)
+        self.assertRegex(error, r"^section 'head' replica 0, step 1: KeyError: 'no such layer' \(script.py:\d+\) \(micro-batch 0, ")
+        self.assertEqual((len(error.splitlines()), same, frames), (1, True, ["forward"]))
+
+    def test_in_several_processes_arrive_with_the_traceback(self):  # YS-3
+        err = self.failing("def forward(self, *given): raise KeyError('no such layer')", processes=2)
+        (line,) = [line for line in err.splitlines() if "no such layer" in line]
+        self.assertRegex(line, r"error: section 'head' replica 0, step 1: Traceback .*script.py.*KeyError: 'no such layer'")
 
     def test_of_ports_are_raised_where_they_are_connected(self):
         err = self.failing("""

@@ -33,7 +33,8 @@ _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resum
 
 
 class RunFailed(RuntimeError):
-    """A run that has failed. `result` is its RunResult, with the message in `result.error`."""
+    """A run that has failed. `result` is its RunResult, with the message in `result.error`. `__cause__` is the exception
+    that a corpus or a section in Python raised, with its traceback; None: the run failed for another reason."""
 
     def __init__(self, result):
         super().__init__(result.error or f"the run ended with status {result.status}")
@@ -212,7 +213,7 @@ class App:
         if os.environ.get("MAESTRO_RANK", "0") != "0" or (result.status == 0 and not of_process_0 and not self._checks_only):
             sys.exit(result.status)
         if check and result.status != 0:
-            raise RunFailed(result)
+            raise RunFailed(result) from self._app.cause(result.error)
         return result
 
 
