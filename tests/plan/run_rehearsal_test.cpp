@@ -46,8 +46,9 @@ class RunRehearsalTest : public ::testing::Test {
         const GraphNode& node = plan_.graph.node(place.section);
         LaneTimes& times = step.lanes[{place.section, place.replica}].times;
         times.busy_ms = node.trained() ? 18 : 8;
-        if (node.trained()) times.step_ms = step_end_ms + static_cast<double>(at % 2);  // varies like a shared device
-        times.wait_ms["work"] = 25 - times.busy_ms - times.step_ms;
+        if (node.trained())
+          times.step_end_ms = step_end_ms + static_cast<double>(at % 2);  // varies like a shared device
+        times.wait_ms["work"] = 25 - times.busy_ms - times.step_end_ms;
       }
     }
   }
