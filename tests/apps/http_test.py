@@ -144,7 +144,8 @@ class Page(HttpTest):
         rows = self.table(body, "Now")
         self.assertEqual([row[0] for row in rows], ["corpus 0", "teacher 0", "student 0", "plain 0"])
         for row in rows:
-            self.assertRegex(row[3], "^(waits for|forward|backward|step|checkpoint|no answer)")
+            self.assertRegex(row[3], r"^(-|\d+ ?%)$")
+            self.assertRegex(row[4], "^(waits for|forward|backward|step|checkpoint|no answer)")
         steps = steps_of(body)
         self.assertEqual(steps, list(range(steps[0], steps[0] + 3)))
         self.assertGreater(body.count('class="s'), 8)
