@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The language model in a folder of a vision-language model: its config.json, and its tensors' names.
 //
-// TX-1 (nothing passed over): a key at the root and a tensor belong to a known part of the model or are refused.
-// TX-2 (classes' defaults): a key that text_config leaves out has the value of its configuration class in transformers.
+// VL-1 (nothing passed over): a key at the root and a tensor belong to a known part of the model or are refused.
+// VL-2 (classes' defaults): a key that text_config leaves out has the value of its configuration class in transformers.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,7 @@ struct ColumnType {
   bool wanted = true;       ///< false: only levels are read
 };
 
-/// Holds a page and a dictionary at a time. Throws JobError (PQ-2).
+/// Holds a page and a dictionary at a time. Throws JobError (PU-2).
 class ColumnReader {
  public:
   ColumnReader(const PageFile& file, const ColumnChunk& chunk, const ColumnType& type)

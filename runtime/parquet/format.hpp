@@ -3,8 +3,8 @@
 // (https://github.com/apache/parquet-format, version 2.11), files README.md, parquet.thrift, Encodings.md,
 // Compression.md and LogicalTypes.md.
 //
-// PQ-1 (bounded): a size in a file is compared with the file's size and a fixed limit before memory is allocated for
-// it. PQ-2 (no crash): a damaged file ends with a JobError, and every loop over a file's bytes consumes some.
+// PU-1 (bounded): a size in a file is compared with the file's size and a fixed limit before memory is allocated for
+// it. PU-2 (no crash): a damaged file ends with a JobError, and every loop over a file's bytes consumes some.
 #pragma once
 
 #include <cstddef>

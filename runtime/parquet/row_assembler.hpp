@@ -12,7 +12,7 @@
 
 namespace maestro::parquet {
 
-/// Writes rows as JSON. The tree and the file have to outlive it. Throws JobError (PQ-2).
+/// Writes rows as JSON. The tree and the file have to outlive it. Throws JobError (PU-2).
 class RowAssembler {
  public:
   explicit RowAssembler(const SchemaTree& tree) : tree_(tree) {}

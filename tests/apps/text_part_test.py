@@ -34,7 +34,7 @@ class ACompleteFolder(SystemTest):
         job["teacher"] = {"weights": str(folder), "micro_batch": 4, "lr": lr}
         return job
 
-    def test_comes_out_bit_for_bit_if_nothing_is_learned(self):
+    def test_comes_out_bit_for_bit_if_nothing_is_learned(self):  # EX-5
         for family in FAMILIES:
             with self.subTest(family):
                 folder = self.folder_of(family)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damaged and unsupported files end with an error that names file, row group, row, column and page (PQ-1, PQ-2).
+// Damaged and unsupported files end with an error that names file, row group, row, column and page (PU-1, PU-2).
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -35,7 +35,7 @@ TEST(ParquetDamage, a_file_that_is_cut_or_of_another_kind_is_refused) {
   EXPECT_EQ(rows_of("PAR1\0\0\0\0PAR1"s), "ERROR: cannot read f: its metadata ends early");
 }
 
-TEST(ParquetDamage, every_cut_and_every_changed_byte_is_read_or_refused) {  // PQ-2
+TEST(ParquetDamage, every_cut_and_every_changed_byte_is_read_or_refused) {  // PU-2
   MadeFile file({group("schema", 1), value("n", byte_array, repeated, utf8)}, 2);
   const std::string pages = page(dictionary_page(1), "\x01\0\0\0a"s) +
                             page(data_page(3, 8), "\x02\0\0\0\x03\x02\x02\0\0\0\x06\x01\x01\x06\x00"s);
@@ -97,7 +97,7 @@ TEST(ParquetDamage, checksums_are_compared) {
             here + "the page's checksum (CRC) does not match its bytes");
 }
 
-TEST(ParquetDamage, sizes_are_checked_before_memory_is_allocated) {  // PQ-1
+TEST(ParquetDamage, sizes_are_checked_before_memory_is_allocated) {  // PU-1
   wire::PageHeader header = data_page(2);
   header.uncompressed_page_size = 0x7FFFFFFF;
   const std::string no_page = "ERROR: cannot read f: row group 0, row 0, column \"n\": ";

@@ -88,7 +88,7 @@ TEST_P(TextPart, keeps_its_settings_as_a_model_of_its_own) {
   EXPECT_EQ(json::parse(own)["eos_token_id"], 2);
 }
 
-TEST_P(TextPart, refuses_an_unknown_key_and_an_unknown_tensor_by_name) {  // TX-1
+TEST_P(TextPart, refuses_an_unknown_key_and_an_unknown_tensor_by_name) {  // VL-1
   json config = read(recorded() / "config.json");
   config["strange_scale"] = 2;
   copy_changed(json::object(), config);
@@ -107,7 +107,7 @@ TEST_P(TextPart, refuses_an_unknown_key_and_an_unknown_tensor_by_name) {  // TX-
 INSTANTIATE_TEST_SUITE_P(families, TextPart, ::testing::ValuesIn(families),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(TextPartConfig, has_the_defaults_of_its_class) {  // TX-2
+TEST(TextPartConfig, has_the_defaults_of_its_class) {  // VL-2
   const DecoderConfig gemma =
       parse_hf_config(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
         "num_hidden_layers": 34, "model_type": "gemma3_text", "sliding_window": 1024,

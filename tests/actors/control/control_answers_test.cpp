@@ -197,7 +197,7 @@ TEST_F(ControlAnswersTest, people_read_a_table_and_programs_json_of_the_same) {
   for (const char* wanted : {"job small: running, step 3 of 10", "loss 1.5000",
                              "announced: step 4, checkpoint of step 4", "second 1  process 1 at host1 (pid 101)",
                              "no answer", "step time: 150.0 ms, 1.250 times the lower bound of a step by itself",
-                             "busy: share of the time", "forward, step 4, micro-batch 2"}) {
+                             "busy: share of the last steps' time", "forward, step 4, micro-batch 2"}) {
     EXPECT_THAT(text, HasSubstr(wanted));
   }
   const auto json = nlohmann::json::parse(json_text(status));
