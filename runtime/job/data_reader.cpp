@@ -43,7 +43,7 @@ void check_pictures(const JobTable& data, const DataConfig& read) {
 
 /// Reads the keys of corpora with images.
 void read_pictures(const JobTable& data, DataConfig& out) {
-  constexpr std::int64_t largest = 16384;  // side of the largest readable image, runtime/data/image/image.hpp
+  constexpr std::int64_t largest = 16384;  // side of the largest readable image, runtime/images/image.hpp
   const bool llava = out.kind == DataKind::llava;
   const bool noise = out.kind == DataKind::synthetic_images;
   if (!llava) {

@@ -42,6 +42,7 @@ ROOMS = {
         ("device", "devices, their threads and memory, the CUDA backend", None),
         ("parquet", "rows of Parquet files", None),
         ("dataset", "rows of files to prepared data", None),
+        ("images", "image files, resampling, image processors of models", None),
         ("data", "corpora: text, images, conversations", None),
         ("graph", "section graph, layouts, placement", None),
         ("wavefront", "planning of one step, bounds", None),

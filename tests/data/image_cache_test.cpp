@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/data/image_bytes.hpp"
+#include "tests/images/image_bytes.hpp"
 
 namespace maestro {
 namespace {

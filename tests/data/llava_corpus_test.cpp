@@ -9,9 +9,9 @@
 #include <set>
 #include <tuple>
 
-#include "tests/data/image_bytes.hpp"
 #include "tests/data/tar_bytes.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/images/image_bytes.hpp"
 
 namespace maestro {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/data/image/image_resize.hpp"
-#include "tests/data/image_bytes.hpp"
+#include "tests/images/image_bytes.hpp"
 
 namespace maestro {
 namespace {

@@ -4,8 +4,8 @@
 #include <zlib.h>
 
 #include "fuzz_target.hpp"
-#include "runtime/data/image/image.hpp"
-#include "runtime/data/image/orientation.hpp"
+#include "runtime/images/image.hpp"
+#include "runtime/images/orientation.hpp"
 
 namespace maestro::fuzz {
 namespace {

@@ -17,7 +17,7 @@
 #include <unordered_map>
 
 #include "runtime/core/result.hpp"
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

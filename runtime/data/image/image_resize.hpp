@@ -2,7 +2,7 @@
 // Resizing of images.
 #pragma once
 
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

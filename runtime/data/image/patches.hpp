@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

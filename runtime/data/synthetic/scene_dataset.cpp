@@ -16,10 +16,10 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int format_version = 2;  // of the generator: raise it if the same options draw other samples
+constexpr int generator_version = 2;  // of the generator: raise it if the same options draw other samples
 
 std::string stamp_of(const SceneDatasetOptions& options) {
-  const Json stamp{{"format", format_version},
+  const Json stamp{{"format", generator_version},
                    {"seed", options.scenes.seed},
                    {"image_size", options.scenes.image_size},
                    {"jitter", options.scenes.jitter},

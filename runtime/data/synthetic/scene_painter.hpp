@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/image/webp_header.hpp"
+#include "runtime/images/webp_header.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "runtime/data/image/orientation.hpp"
+#include "runtime/images/orientation.hpp"
 
 namespace maestro {
 

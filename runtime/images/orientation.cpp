@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/image/orientation.hpp"
+#include "runtime/images/orientation.hpp"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

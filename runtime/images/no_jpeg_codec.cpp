@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces jpeg_codec.cpp in builds without libjpeg.
-#include "runtime/data/image/image_codecs.hpp"
+#include "runtime/images/image_codecs.hpp"
 
 namespace maestro {
 

@@ -5,7 +5,7 @@
 #include <istream>
 
 #include "runtime/core/result.hpp"
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 namespace maestro {
 

@@ -11,7 +11,7 @@
 
 #include <jerror.h>
 
-#include "runtime/data/image/image_codecs.hpp"
+#include "runtime/images/image_codecs.hpp"
 
 namespace maestro {
 

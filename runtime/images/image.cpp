@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 #include <streambuf>
 #include <system_error>
 
-#include "runtime/data/image/image_codecs.hpp"
-#include "runtime/data/image/orientation.hpp"
-#include "runtime/data/image/webp_header.hpp"
+#include "runtime/images/image_codecs.hpp"
+#include "runtime/images/orientation.hpp"
+#include "runtime/images/webp_header.hpp"
 
 namespace maestro {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "runtime/data/image/image_codecs.hpp"
+#include "runtime/images/image_codecs.hpp"
 
 namespace maestro {
 

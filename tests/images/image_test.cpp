@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/data/image/image.hpp"
+#include "runtime/images/image.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <functional>
 #include <random>
 
-#include "tests/data/image_bytes.hpp"
 #include "tests/data/temp_folder.hpp"
+#include "tests/images/image_bytes.hpp"
 
 namespace maestro {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/data/image/image_codecs.hpp"
+#include "runtime/images/image_codecs.hpp"
 
 namespace maestro {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces png_codec.cpp in builds without libpng.
-#include "runtime/data/image/image_codecs.hpp"
+#include "runtime/images/image_codecs.hpp"
 
 namespace maestro {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/data/image_bytes.hpp"
+#include "tests/images/image_bytes.hpp"
 
 #include <png.h>
 #include <webp/encode.h>
