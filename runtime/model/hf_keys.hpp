@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads config.json of Hugging Face models: keys with their checks. Only for sources of runtime/model.
+// Reads config.json of Hugging Face models: keys with their checks. Only for sources of runtime/model
+// and runtime/images.
 #pragma once
 
 #include <algorithm>
