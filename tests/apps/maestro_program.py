@@ -26,7 +26,7 @@ SANITIZED = bool(os.environ.get("MAESTRO_SANITIZE"))
 MARK = "MAESTRO_TEST_RUN"
 LAUNCHERS = ("SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "MASTER_")
 RANKS = ("MAESTRO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # the first that is set counts
-STATE = tempfile.TemporaryDirectory(prefix="maestro-test-state-")  # instead of the user's list of runs
+STATE = tempfile.TemporaryDirectory(prefix="maestro-test-state-")  # not the list of the user
 os.environ["XDG_STATE_HOME"] = STATE.name
 LINE_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.M)  # at the start of every line of a run
 # For anything that a loaded machine may delay, so that a failing test ends.

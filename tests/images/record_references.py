@@ -8,7 +8,7 @@ a line per reference:
   resize FILTER ORDER WIDTH HEIGHT WIDTH HEIGHT CRC          an image, resized
   tiles NAME ORDER IMAGES WIDTH HEIGHT CRC...                the bytes of each tile, (height, width, 3)
   rows NAME WIDTH HEIGHT CRC                                 the f32 rows of all tiles, (rows, 3 x patch x patch)
-  plans NAME CRC...                                          texts of the plans of PLANS_OF_A_CRC sizes each
+  plans NAME CRC...                                          a check of PLANS_OF_A_CRC plans each
 An image is made by formula (made_image) from its size. ORDER is "pillow13", or "horizontal": two resizes, first of the
 width. CRC is zlib's crc32.
 """
@@ -76,7 +76,7 @@ def mixed(value):
 
 
 def made_image(width, height):
-    """Returns noise, a ramp, or noise of black and white, (height, width, 3) of u8, by the sum of the sides."""
+    """Returns noise, a ramp, or black and white noise, (height, width, 3) u8, by the sum of the sides."""
     y, x, c = np.meshgrid(*(np.arange(n, dtype=np.uint32) for n in (height, width, 3)), indexing="ij")
     if (width + height) % 3 == 1:
         ramp = x * 255 // np.uint32(width) // 2 + y * 255 // np.uint32(height) // 2 + c * 20
@@ -109,7 +109,7 @@ WHOLE_RESIZE = PIL.Image.Image.resize
 
 @contextlib.contextmanager
 def pass_order(order):
-    """Makes every resize of Pillow use an order of passes."""
+    """Lets every resize use one order of passes."""
     def horizontal(image, size, resample=None, box=None, reducing_gap=None):
         return WHOLE_RESIZE(WHOLE_RESIZE(image, (size[0], image.height), resample), size, resample)
     if order == "horizontal":
