@@ -301,14 +301,17 @@ class BoundSearch {
     }
     double constrained = 0;
     for (const std::size_t task : in_both) constrained += body_of(task);
-    const auto idle = [&](StagedWork staged) {
+    const auto idle = [&](StagedWork staged, double latest) {
       std::erase_if(staged.jobs, [&](const StagedJob& job) { return in_both.count(job.task) == 0; });
-      return staged.jobs.empty() ? IdleTime{} : idle_before(staged, machines);
+      return staged.jobs.empty() ? IdleTime{} : idle_before(staged, machines, latest);
     };
-    const IdleTime early = idle(front.staged);
-    const IdleTime late = idle(back.staged);
-    const double length = (constrained + early.machine_ms + late.machine_ms) / static_cast<double>(machines);
-    raise(std::min(early.until_ms + late.until_ms, length));
+    // The idle times add up if they cannot overlap: within the bound so far, which no schedule undercuts.
+    const double known = bound_;
+    for (const auto& [one, other] : {std::pair(&front, &back), std::pair(&back, &front)}) {
+      const IdleTime first = idle(one->staged, known);
+      const IdleTime second = idle(other->staged, known - first.until_ms);
+      raise((constrained + first.machine_ms + second.machine_ms) / static_cast<double>(machines));
+    }
   }
 
   /// Bounds sections whose lanes compete for shared devices: all their work against all their devices.

@@ -63,16 +63,19 @@ double johnson_bound(const StagedWork& work, double free_body, std::size_t machi
   return second;
 }
 
-IdleTime idle_before(const StagedWork& work, std::size_t machines) {
+IdleTime idle_before(const StagedWork& work, std::size_t machines, double latest) {
   const double here = static_cast<double>(machines);
-  double time = work.other_head + work.lag;
+  double time = std::min(work.other_head + work.lag, latest);
   double done = 0;
   IdleTime idle{time, here * time};
-  // Linear between two jobs, so the largest value is at a job's end.
+  // Linear between two jobs, so the largest value is at a job's end or at `latest`.
   for (const StagedJob& job : by_ratio(work.jobs)) {
-    time += job.other / static_cast<double>(work.other_machines);
-    done += job.body;
+    const double length = job.other / static_cast<double>(work.other_machines);
+    const double share = length > 0 ? std::min(1.0, (latest - time) / length) : 1.0;
+    time += share * length;
+    done += share * job.body;
     if (here * time - done > idle.machine_ms) idle = {time, here * time - done};
+    if (share < 1) break;
   }
   return idle;
 }

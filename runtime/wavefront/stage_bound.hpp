@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace maestro {
@@ -39,9 +40,10 @@ struct IdleTime {
   double until_ms = 0;
   double machine_ms = 0;
 };
-/// Returns the most idle time, max over t of (machines t - staged work that could be done by t), a fractional knapsack.
-/// Free work may fill it.
-IdleTime idle_before(const StagedWork& work, std::size_t machines);
+/// Returns the most idle time, max over t <= latest of (machines t - staged work that could be done by t), a fractional
+/// knapsack. Free work may fill it.
+IdleTime idle_before(const StagedWork& work, std::size_t machines,
+                     double latest = std::numeric_limits<double>::infinity());
 
 /// Returns a lower bound on the sum of body times start over this stage's jobs (Eastman, Even and Isaacs 1964).
 double weighted_start_sum(const StagedWork& work);

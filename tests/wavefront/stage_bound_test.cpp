@@ -29,6 +29,10 @@ TEST(StageBound, the_most_idle_time_is_before_the_first_job_or_at_the_end_of_a_l
   EXPECT_DOUBLE_EQ(first.until_ms, 4);
   EXPECT_DOUBLE_EQ(first.machine_ms, 4);
   EXPECT_DOUBLE_EQ(idle_before(staged({{0, 4, 4}, {1, 2, 8}}), 3).machine_ms, 3 * 10 - 12);
+  const IdleTime cut = idle_before(staged({{0, 4, 4}, {1, 2, 8}}), 3, 8);  // half of the second job
+  EXPECT_DOUBLE_EQ(cut.until_ms, 8);
+  EXPECT_DOUBLE_EQ(cut.machine_ms, 3 * 8 - 10);
+  EXPECT_DOUBLE_EQ(idle_before(staged({{0, 4, 4}}), 3, 2).machine_ms, 3 * 2);
 }
 
 TEST(StageBound, the_earliest_starts_are_those_of_the_shortest_neighbour_work) {
