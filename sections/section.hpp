@@ -9,6 +9,7 @@
 // SE-3 (reproducible): a section that is built twice from the same context holds bitwise the same parameters.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,8 +38,8 @@ namespace maestro {
 class Inputs {
  public:
   Inputs(Pass pass, std::span<const SampleId> samples, SequenceLayout tokens, double loss_scale,
-         SequenceLayout patches = {})
-      : pass_(pass), samples_(samples), tokens_(tokens), patches_(patches), loss_scale_(loss_scale) {}
+         SequenceLayout patches = {}, SequenceLayout visual = {})
+      : pass_(pass), samples_(samples), layouts_{tokens, patches, visual}, loss_scale_(loss_scale) {}
   /// Sets a port's value; `host` is the same value in host memory, left out if `value` is there.
   void set(std::string port, Var value, const Tensor& host = Tensor()) {
     if (host.defined()) hosts_.emplace_back(port, host);
@@ -59,9 +60,9 @@ class Inputs {
   /// Returns the samples of the micro-batch, in row order; of the training or the validation split by pass().
   [[nodiscard]] std::span<const SampleId> samples() const { return samples_; }
   /// Returns the first row of each sample on an axis and each row's position in its sample, for the complete
-  /// micro-batch even if a rank holds a part of its rows (Port::sharding). A sample may be without patches.
+  /// micro-batch even if a rank holds a part of its rows (Port::sharding). A sample may be without images.
   [[nodiscard]] const SequenceLayout& layout(Axis axis = Axis::tokens) const {
-    return axis == Axis::tokens ? tokens_ : patches_;
+    return layouts_[static_cast<std::size_t>(axis)];
   }
   /// Returns the number of rows of each sample on an axis.
   [[nodiscard]] std::vector<std::int64_t> lengths(Axis axis = Axis::tokens) const;
@@ -72,8 +73,7 @@ class Inputs {
  private:
   Pass pass_;
   std::span<const SampleId> samples_;
-  SequenceLayout tokens_;
-  SequenceLayout patches_;
+  std::array<SequenceLayout, all_axes.size()> layouts_;
   double loss_scale_;
   std::vector<std::pair<std::string, Var>> values_;
   std::vector<std::pair<std::string, Tensor>> hosts_;
@@ -151,7 +151,11 @@ struct Cost {
 struct SampleShape {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;
-  std::int64_t images = 0;
+  std::int64_t visual = 0;  ///< rows that the decoder receives
+  std::int64_t images = 0;  ///< tiles, which the encoder sees separately
+  [[nodiscard]] std::int64_t rows(Axis axis) const {
+    return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
+  }
 };
 
 /// A sample's FLOPs by layer, and the additional work of the first and the last stage: for partitioning into stages.

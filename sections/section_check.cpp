@@ -47,7 +47,7 @@ class Checked {
     plan_.step = StepId(1);
     plan_.loss_scale = 1;
     for (std::size_t at = 0; at < options.rows.size(); ++at) {
-      plan_.samples.push_back({SampleId(at), options.rows[at], options.rows[at], 1});
+      plan_.samples.push_back({SampleId(at), options.rows[at], options.rows[at], options.rows[at], 1});
     }
     const Ports ports = runner_.section().ports();
     for (const Port& port : ports.inputs) inputs_.push_back(drawn(port));

@@ -122,6 +122,7 @@ struct SectionRunner::MicroBatch {
   Tape passing;    // forward-only passes
   RowLayout tokens;
   RowLayout patches;
+  RowLayout visual;
   std::vector<SampleId> samples;
   std::vector<std::pair<std::string, Var>> inputs;
   std::vector<std::pair<std::string, Var>> outputs;
@@ -130,6 +131,7 @@ struct SectionRunner::MicroBatch {
     outputs.clear();
     tokens.retire();
     patches.retire();
+    visual.retire();
     recording.clear();
     passing.clear();
   }
@@ -221,9 +223,10 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
   const OperatorTable& ops = tape.ops();
   const SequenceLayout tokens = batch->tokens.fill(plan, Axis::tokens, tape);
   const SequenceLayout patches = batch->patches.fill(plan, Axis::patches, tape);
+  const SequenceLayout visual = batch->visual.fill(plan, Axis::visual, tape);
   Outputs results;
   {
-    Inputs given(plan.pass, batch->samples, tokens, plan.loss_scale, patches);
+    Inputs given(plan.pass, batch->samples, tokens, plan.loss_scale, patches, visual);
     for (const PortTensor& input : inputs) {
       Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);

@@ -14,7 +14,7 @@ BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler)
     : corpus_(std::move(corpus)),
       sampler_(std::move(sampler)),
       most_positions_(corpus_->max_length()),
-      most_patches_(corpus_->max_patches()) {}
+      most_{.images = 0, .patches = corpus_->max_patches(), .visual = corpus_->max_visual()} {}
 
 void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
   if (const Status ready = corpus_->prepare(split, id); !ready) {
@@ -23,14 +23,19 @@ void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
   }
   const SamplePictures pictures = corpus_->pictures(split, id);
   const std::int64_t positions = corpus_->length(split, id);
-  if (positions > most_positions_ || pictures.patches > most_patches_) {
-    batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " + std::to_string(positions) +
-                             " positions and " + std::to_string(pictures.patches) +
-                             " patches, more than the largest that the corpus declares: " +
-                             std::to_string(most_positions_) + " and " + std::to_string(most_patches_));
+  const std::int64_t most_visual =
+      most_.visual > most_.patches ? most_.visual : std::min(most_.visual, pictures.patches);
+  if (positions > most_positions_ || pictures.patches > most_.patches || pictures.visual > most_visual) {
+    const auto text = [](std::int64_t positions, std::int64_t patches, std::int64_t visual) {
+      return std::to_string(positions) + " positions, " + std::to_string(patches) + " patches and " +
+             std::to_string(visual) + " visual rows";
+    };
+    batch.left_out.push_back("sample " + std::to_string(id.value()) + " has " +
+                             text(positions, pictures.patches, pictures.visual) + ", but the corpus declares at most " +
+                             text(most_positions_, most_.patches, most_visual));
     return;
   }
-  SampleRef sample{id, positions, pictures.patches, pictures.images};
+  SampleRef sample{id, positions, pictures.patches, pictures.visual, pictures.images};
   sample.source = corpus_->source(split, id);
   batch.samples.push_back(sample);
   batch.target_tokens += corpus_->targets(split, id);

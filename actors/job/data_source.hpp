@@ -40,7 +40,7 @@ class BatchDrawer {
   std::shared_ptr<const Corpus> corpus_;
   Sampler sampler_;
   std::int64_t most_positions_;
-  std::int64_t most_patches_;
+  SamplePictures most_;  // declared by the corpus
 };
 
 /// Returns the error of a run that has left out more samples than `most`, with their number and the first of these

@@ -46,7 +46,7 @@ class ReplicaDemands {
     demand.precision = config_->precision;
     demand.moments = config_->optimizer.moments;
     const Cost largest = plan_->meta_sections[place_->section.value()]->cost(
-        {plan_->largest.tokens, plan_->largest.patches, plan_->largest.images});
+        {plan_->largest.tokens, plan_->largest.patches, plan_->largest.visual, plan_->largest.images});
     demand.sample_bytes = largest.bytes / static_cast<double>(node_->layout.ranks());
     demand.working_bytes = largest.working / static_cast<double>(node_->layout.ranks());
     const double measured =

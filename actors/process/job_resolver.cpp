@@ -219,7 +219,8 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
 void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given) {
   const SectionConfig& config = section.config;
   const std::unique_ptr<Section> whole = section.factory(meta_context(section, node));
-  const LayerCosts costs = whole->layer_costs({plan_.largest.tokens, plan_.largest.patches, plan_.largest.images});
+  const LayerCosts costs =
+      whole->layer_costs({plan_.largest.tokens, plan_.largest.patches, plan_.largest.visual, plan_.largest.images});
   const auto layers = static_cast<std::int64_t>(costs.layers.size());
   if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
     throw JobError(config.name + ".pipeline = " + std::to_string(config.pipeline) + ": " +
@@ -355,7 +356,7 @@ DataShape JobResolver::read_tables() {
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;
-  plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), 1};
+  plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), plan_.corpus->max_visual(), 1};
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
   if (!composed_.corpus && !is_generated(data.kind)) plan_.tokenizer = data.tokenizer;
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);

@@ -14,7 +14,8 @@ SampleCost sample_cost(const SectionGraph& graph, std::vector<std::shared_ptr<co
     backward.push_back(node.trained() && !adapted ? 2.0 : node.runs_backward() ? 1.0 : 0.0);
   }
   return [backward, ranks, meta_sections = std::move(meta_sections)](SectionId section, const SampleRef& sample) {
-    const Cost cost = meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.images});
+    const Cost cost =
+        meta_sections[section.value()]->cost({sample.tokens, sample.patches, sample.visual, sample.images});
     const double share = 1.0 / static_cast<double>(ranks[section.value()]);  // the ranks share the work evenly
     const double again = backward[section.value()] > 0 ? cost.recomputed : 0;
     return PassCost{cost.flops * share, (cost.flops * backward[section.value()] + again) * share};

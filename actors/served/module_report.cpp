@@ -46,7 +46,8 @@ Port checked_port(const served::Port& sent, const char* kind, std::set<std::stri
   }
   if (sent.differentiable && *dtype == DType::i32) refuse(which + " is i32 and cannot be differentiable");
   Port port{sent.name, *dtype, sent.columns, sent.differentiable};
-  port.axis = sent.patches ? Axis::patches : Axis::tokens;
+  if (sent.patches && sent.visual) refuse(which + " counts both patches and visual rows");
+  port.axis = sent.patches ? Axis::patches : sent.visual ? Axis::visual : Axis::tokens;
   return port;
 }
 

@@ -23,6 +23,8 @@ struct Port {
   4: required bool differentiable
   // The rows are patches of the samples' images, else tokens.
   5: required bool patches
+  // The rows are those that a decoder receives for images, else as `patches` states.
+  6: optional bool visual = false
 }
 
 // Values and gradients are FP32.
@@ -79,6 +81,8 @@ struct MicroBatch {
   // 1 / target tokens in the global batch; the loss is multiplied by it before its gradient is computed.
   7: required double loss_scale
   8: required list<Tensor> inputs
+  // Rows of each sample that a decoder receives for its images.
+  9: optional list<i64> visual
 }
 
 // Reported as sum / weight over a step.

@@ -142,6 +142,7 @@ std::vector<MetricSum> ServedConnection::forward(const ServedPass& pass, std::sp
   batch.samples = pass.samples;
   batch.tokens = pass.tokens;
   batch.patches = pass.patches;
+  batch.__set_visual(pass.visual);
   batch.loss_scale = pass.loss_scale;
   batch.inputs = on_wire(inputs);
   served::PassResult result;

@@ -53,7 +53,7 @@ std::int64_t WorkloadCorpus::length(Split /*split*/, SampleId sample) const {
 
 SamplePictures WorkloadCorpus::pictures(Split /*split*/, SampleId sample) const {
   for (std::size_t section = 0; section < partial_.size(); ++section) {
-    if (partial_[section]) return task_of_[sample.value()][section] >= 0 ? SamplePictures{1, 1} : SamplePictures{};
+    if (partial_[section]) return task_of_[sample.value()][section] >= 0 ? SamplePictures{1, 1, 1} : SamplePictures{};
   }
   return {};
 }

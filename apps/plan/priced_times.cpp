@@ -13,7 +13,8 @@ constexpr std::size_t most_kept = 64;  // passes that a DrySections keeps: each 
 
 /// Returns whether passes of two samples make equal calls.
 bool alike(const SampleRef& one, const SampleRef& other) {
-  return one.tokens == other.tokens && one.patches == other.patches && one.source == other.source;
+  return one.tokens == other.tokens && one.patches == other.patches && one.visual == other.visual &&
+         one.source == other.source;
 }
 
 /// Returns a pass's key. In a search that changes only layouts, passes with equal keys make equal calls. Runs of equal
@@ -25,7 +26,8 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
     const SampleRef& sample = batch.samples[at];
     std::size_t end = at + 1;
     while (end < batch.samples.size() && alike(batch.samples[end], sample)) ++end;
-    key += " " + std::to_string(end - at) + "x" + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches);
+    key += " " + std::to_string(end - at) + "x" + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches) +
+           "/" + std::to_string(sample.visual);
     if (sample.source > 0) key += "@" + std::to_string(sample.source);
     at = end;
   }

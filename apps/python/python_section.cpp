@@ -18,7 +18,7 @@ namespace nb = nanobind;
 namespace {
 
 using Array = nb::ndarray<nb::c_contig>;
-using PortTuple = std::tuple<std::string, std::string, std::int64_t, bool, bool>;
+using PortTuple = std::tuple<std::string, std::string, std::int64_t, bool, std::string>;
 using ParameterTuple = std::tuple<std::string, std::vector<std::int64_t>, bool>;
 using MetricTuple = std::tuple<std::string, double, double>;
 
@@ -167,7 +167,7 @@ PythonSection::~PythonSection() {
 
 std::vector<Port> PythonSection::read_ports(const char* side) const {
   std::vector<Port> ports;
-  for (auto& [name, dtype, columns, differentiable, patches] :
+  for (auto& [name, dtype, columns, differentiable, axis] :
        nb::cast<std::vector<PortTuple>>(replica_.get().attr(side))) {
     const std::string place = "section '" + name_ + "' in Python: port '" + name + "'";
     const auto known = dtype_named(dtype);
@@ -175,7 +175,11 @@ std::vector<Port> PythonSection::read_ports(const char* side) const {
     if (columns < 1) throw JobError(place + " has " + std::to_string(columns) + " columns; expected at least 1");
     if (differentiable && *known == DType::i32) throw JobError(place + " is i32 and cannot be differentiable");
     Port port{name, *known, columns, differentiable};
-    port.axis = patches ? Axis::patches : Axis::tokens;
+    const auto unit = std::ranges::find(all_axes, axis, [](Axis each) { return name_of(each); });
+    if (unit == all_axes.end()) {
+      throw JobError(place + " has the axis '" + axis + "'; expected tokens, patches or visual");
+    }
+    port.axis = *unit;
     ports.push_back(std::move(port));
   }
   return ports;
@@ -216,6 +220,7 @@ nb::dict PythonSection::batch_of(const Inputs& inputs) const {
   batch["samples"] = samples;
   batch["tokens"] = inputs.lengths();
   batch["patches"] = inputs.lengths(Axis::patches);
+  batch["visual"] = inputs.lengths(Axis::visual);
   batch["training"] = inputs.pass() == Pass::train;
   batch["loss_scale"] = inputs.loss_scale();
   return batch;
@@ -286,8 +291,8 @@ void PythonSection::backward(Tape& tape, KeptPass& pass) const {
 }
 
 Cost PythonSection::cost(const SampleShape& sample) const {
-  const bool by_patches = !ports_.inputs.empty() && ports_.inputs.front().axis == Axis::patches;
-  return {flops_per_row_ * static_cast<double>(by_patches ? sample.patches : sample.tokens), 0};
+  const Axis axis = ports_.inputs.empty() ? Axis::tokens : ports_.inputs.front().axis;
+  return {flops_per_row_ * static_cast<double>(sample.rows(axis)), 0};
 }
 
 std::vector<StateEntry> PythonSection::state() {

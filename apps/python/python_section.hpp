@@ -20,7 +20,7 @@ namespace maestro::python {
 /// Makes replicas. The caller of the constructor holds the interpreter's lock; copies and create() need no lock.
 ///
 /// `open(name, seed, trained)` returns an object with: `inputs` and `outputs`, lists of (name, dtype, columns,
-/// differentiable, patches); `parameters`, a list of (name, shape, decayed), f32; `flops_per_row`, `description`,
+/// differentiable, axis); `parameters`, a list of (name, shape, decayed), f32; `flops_per_row`, `description`,
 /// `config` (JSON), `fingerprint`, `notes`; initial(name, values), which fills an array; bind(values, gradients),
 /// arrays by name for the replica's life (gradients: None if it is frozen); forward(number, inputs, batch, keep) ->
 /// ({output: array}, [(metric, sum, weight)]); backward(number, output_gradients, input_gradients), which adds to the

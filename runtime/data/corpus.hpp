@@ -34,10 +34,11 @@ struct SourceTeachers {
   std::vector<std::string> teachers;
 };
 
-/// Numbers of images and patches in a sample.
+/// A sample's images in numbers.
 struct SamplePictures {
-  std::int64_t images = 0;
-  std::int64_t patches = 0;
+  std::int64_t images = 0;   ///< tiles, which the encoder sees separately
+  std::int64_t patches = 0;  ///< rows of the encoder: patches and class rows
+  std::int64_t visual = 0;   ///< positions whose token is `image_token`
 };
 
 /// Immutable after construction: every member is thread-safe. Two corpora that are opened with the same settings on the
@@ -68,10 +69,12 @@ class Corpus {
   [[nodiscard]] virtual std::int64_t patch_columns() const { return 0; }
   /// Returns the most patches that a sample has.
   [[nodiscard]] virtual std::int64_t max_patches() const { return 0; }
+  /// Returns the most visual rows that a sample has; more than max_patches() if a sample may have more of them than
+  /// patches.
+  [[nodiscard]] virtual std::int64_t max_visual() const { return max_patches(); }
   /// Returns the grids of all images, for the size of position tables.
   [[nodiscard]] virtual PictureGrids picture_grids() const { return {}; }
-  /// Returns the numbers of images and patches in a sample. A sample with n patches has exactly n positions whose token
-  /// is `image_token`.
+  /// Returns the numbers of a sample's images, patches and visual rows.
   [[nodiscard]] virtual SamplePictures pictures(Split /*split*/, SampleId /*sample*/) const { return {}; }
   /// Fills pixels (P, patch_columns), in [-1, 1], and places (P, 3): the image's number in the sample, and the patch's
   /// row and column in the image. Throws std::invalid_argument for spans of another size.

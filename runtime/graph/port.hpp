@@ -2,8 +2,10 @@
 // Connection points of a section.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/dtype.hpp"
@@ -13,9 +15,15 @@ namespace maestro {
 
 /// Unit that a port's rows count.
 enum class Axis : std::uint8_t {
-  tokens,  ///< positions of the decoder's sequence, image positions among them
-  patches  ///< pieces of the sample's images, image after image, row by row
+  tokens,   ///< positions of the decoder's sequence, image positions among them
+  patches,  ///< rows of the vision encoder: patches, and class rows, of the sample's tiles, tile after tile
+  visual    ///< rows that the decoder receives for the sample's images, in the order of their positions
 };
+inline constexpr std::array<Axis, 3> all_axes{Axis::tokens, Axis::patches, Axis::visual};
+[[nodiscard]] constexpr std::string_view name_of(Axis axis) {
+  constexpr std::array<std::string_view, 3> names{"tokens", "patches", "visual"};
+  return names[static_cast<std::size_t>(axis)];
+}
 
 /// A named, typed connection point. Each row of a sample carries `columns` elements.
 struct Port {

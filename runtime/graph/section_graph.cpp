@@ -23,7 +23,8 @@ std::string suggestion(std::string_view wanted, const std::vector<GraphNode>& no
 
 std::string shape_text(const Port& port) {
   return "(" + std::string(name_of(port.dtype)) + ", " + std::to_string(port.columns) +
-         (port.columns == 1 ? " column" : " columns") + (port.axis == Axis::tokens ? "" : ", by patches") + ")";
+         (port.columns == 1 ? " column" : " columns") +
+         (port.axis == Axis::tokens ? "" : ", by " + std::string(name_of(port.axis))) + ")";
 }
 
 /// Returns the names of all ports, with the nearest to a name.
@@ -142,12 +143,12 @@ void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
     throw JobError("section '" + to.name + "' runs for the samples of some sources only, so '" + from.name +
                    "' would get no gradient for the others; freeze one of the two");
   }
-  // Samples without patches still have tokens, and would wait for rows that no section produces.
-  const bool needs_patches = std::ranges::any_of(
-      from.ports.inputs, [](const Port& port) { return !port.optional && port.axis == Axis::patches; });
-  if (edge.axis == Axis::patches || !needs_patches) return;
+  // Samples without images still have tokens, and would wait for rows that no section produces.
+  const bool needs_images = std::ranges::any_of(
+      from.ports.inputs, [](const Port& port) { return !port.optional && port.axis != Axis::tokens; });
+  if (edge.axis != Axis::tokens || !needs_images) return;
   throw JobError("section '" + from.name + "' runs only for samples with images, so its output '" + edge.from_port +
-                 "' must count patches, not tokens");
+                 "' must count patches or visual rows, not tokens");
 }
 
 void SectionGraph::validate() const {

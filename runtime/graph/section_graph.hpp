@@ -60,7 +60,7 @@ struct GraphNode {
   [[nodiscard]] Axis axis() const;
   /// Returns whether micro-batches follow the consumer's, filled up to the limits (MC-4), instead of counting samples.
   [[nodiscard]] bool follows_consumer() const {
-    return micro_batch_rows > 0 || axis() == Axis::patches || !sources.all();
+    return micro_batch_rows > 0 || axis() != Axis::tokens || !sources.all();
   }
 };
 

@@ -8,9 +8,11 @@ namespace maestro {
 std::int64_t PortSizes::max_rows(Axis axis) const {
   const std::int64_t by_count = node().micro_batch * largest_.rows(axis);
   if (node().micro_batch_rows == 0) return by_count;
-  // A bound on tokens also bounds patches: every patch has a separate position.
+  // Visual rows have a position each, and are as many as the patches at most unless the corpus declares more.
+  const bool bounded = axis == node().axis() ||
+                       (axis == Axis::visual && (node().axis() == Axis::tokens || largest_.visual <= largest_.patches));
   const std::int64_t bound = std::max(node().micro_batch_rows, largest_.rows(node().axis()));
-  return axis == node().axis() || axis == Axis::patches ? std::min(by_count, bound) : by_count;
+  return bounded ? std::min(by_count, bound) : by_count;
 }
 
 Sharding PortSizes::sharding(EdgeId edge) const {

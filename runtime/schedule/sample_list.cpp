@@ -13,8 +13,9 @@ constexpr std::int64_t most_samples = 1 << 24;  // samples per step; a damaged c
 
 std::string item_of(const SampleRef& sample) {
   std::string item = std::to_string(sample.tokens);
-  if (sample.patches > 0 || sample.images > 0) {
+  if (sample.patches > 0 || sample.images > 0 || sample.visual > 0) {
     item += '/' + std::to_string(sample.patches) + '/' + std::to_string(sample.images);
+    if (sample.visual != sample.patches) item += '/' + std::to_string(sample.visual);
   }
   return sample.source > 0 ? item + '@' + std::to_string(sample.source) : item;
 }
@@ -45,8 +46,10 @@ bool read_item(std::string_view item, SampleRef& sample, std::int64_t& count) {
   ItemReader reader(item);
   std::int64_t source = 0;
   if (!reader.number(sample.tokens)) return false;
-  if (reader.sign('/') && !(reader.number(sample.patches) && reader.sign('/') && reader.number(sample.images))) {
-    return false;
+  if (reader.sign('/')) {
+    if (!reader.number(sample.patches) || !reader.sign('/') || !reader.number(sample.images)) return false;
+    sample.visual = sample.patches;
+    if (reader.sign('/') && !reader.number(sample.visual)) return false;
   }
   if (reader.sign('@') && (!reader.number(source) || source > UINT32_MAX)) return false;
   if (reader.sign('*') && (!reader.number(count) || count < 1)) return false;
@@ -78,8 +81,9 @@ Result<std::vector<SampleRef>> parse_sample_list(std::string_view text) {
     SampleRef sample;
     std::int64_t count = 1;
     if (!read_item(item, sample, count) || count > most_samples - static_cast<std::int64_t>(samples.size())) {
-      return Error{ErrorCode::corrupt,
-                   "\"" + printable(item, 40) + "\" is no sample; expected TOKENS[/PATCHES/IMAGES][@SOURCE][*COUNT]"};
+      return Error{
+          ErrorCode::corrupt,
+          "\"" + printable(item, 40) + "\" is no sample; expected TOKENS[/PATCHES/IMAGES[/VISUAL]][@SOURCE][*COUNT]"};
     }
     for (std::int64_t n = 0; n < count; ++n) {
       sample.id = SampleId(samples.size());

@@ -20,14 +20,18 @@ namespace maestro {
 struct SampleRef {
   SampleId id;
   std::int64_t tokens = 0;
-  std::int64_t patches = 0;  ///< 0: a sample without images
-  std::int64_t images = 0;
+  std::int64_t patches = 0;         ///< 0: a sample without images
+  std::int64_t visual = 0;          ///< positions that receive a row of an image
+  std::int64_t images = 0;          ///< tiles, which the encoder sees separately
   std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
   std::uint32_t source = 0;         ///< number of the source in a mixture
-  [[nodiscard]] std::int64_t rows(Axis axis) const { return axis == Axis::tokens ? tokens : patches; }
+  [[nodiscard]] std::int64_t rows(Axis axis) const {
+    return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
+  }
   /// Returns whether passes of the two do the same work.
   [[nodiscard]] bool same_size(const SampleRef& other) const {
-    return tokens == other.tokens && patches == other.patches && images == other.images && source == other.source;
+    return tokens == other.tokens && patches == other.patches && visual == other.visual && images == other.images &&
+           source == other.source;
   }
   /// Returns its rows if only samples of `sources` have any.
   [[nodiscard]] std::int64_t rows(Axis axis, const SourceSet& sources) const {

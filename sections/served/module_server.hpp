@@ -38,6 +38,7 @@ struct ServedPass {
   std::vector<std::int64_t> samples;
   std::vector<std::int64_t> tokens;   ///< number of tokens in each sample
   std::vector<std::int64_t> patches;  ///< number of patches in each sample
+  std::vector<std::int64_t> visual;   ///< number of rows in each sample that the decoder receives for its images
   double loss_scale = 0;
 };
 

@@ -14,7 +14,8 @@ namespace {
 
 std::string text_of(const Port& port) {
   return std::string(name_of(port.dtype)) + " x " + std::to_string(port.columns) +
-         (port.axis == Axis::patches ? ", patches" : "") + (port.differentiable ? ", differentiable" : "");
+         (port.axis == Axis::tokens ? "" : ", " + std::string(name_of(port.axis))) +
+         (port.differentiable ? ", differentiable" : "");
 }
 
 /// A module's named parts as text, in their order.

@@ -197,6 +197,7 @@ void ServedSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   for (const SampleId sample : inputs.samples()) pass.samples.push_back(static_cast<std::int64_t>(sample.value()));
   pass.tokens = inputs.lengths();
   pass.patches = inputs.lengths(Axis::patches);
+  pass.visual = inputs.lengths(Axis::visual);
   pass.loss_scale = inputs.loss_scale();
   std::vector<ServedTensor> given, wanted;
   std::vector<std::pair<Port, Var>> from, to;
@@ -218,15 +219,15 @@ void ServedSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
 
 Cost ServedSection::cost(const SampleShape& sample) const {
   const Ports& at = module().ports;
-  const bool by_patches = !at.inputs.empty() && at.inputs.front().axis == Axis::patches;
+  const Axis axis = at.inputs.empty() ? Axis::tokens : at.inputs.front().axis;
   double bytes = 0;
   for (const auto* ports : {&at.inputs, &at.outputs}) {
     for (const Port& port : *ports) {
-      const std::int64_t rows = port.axis == Axis::patches ? sample.patches : sample.tokens;
+      const std::int64_t rows = sample.rows(port.axis);
       bytes += static_cast<double>(rows * port.columns) * static_cast<double>(size_of(port.dtype));
     }
   }
-  Cost cost{module().flops_per_row * static_cast<double>(by_patches ? sample.patches : sample.tokens), 0};
+  Cost cost{module().flops_per_row * static_cast<double>(sample.rows(axis)), 0};
   cost.working = 2 * bytes;  // messages and frames
   return cost;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
 
 namespace maestro {
 
@@ -25,8 +26,8 @@ class Rows {
   std::vector<std::int32_t> offsets_, positions_;
 };
 
-Inputs inputs_of(const Rows& tokens, const Rows& patches) {
-  return {Pass::evaluate, only_sample, tokens.layout(), 1.0, patches.layout()};
+Inputs inputs_of(const Rows& tokens, const Rows& patches, const Rows& visual) {
+  return {Pass::evaluate, only_sample, tokens.layout(), 1.0, patches.layout(), visual.layout()};
 }
 
 Tensor borrowed(std::vector<std::int32_t>& values) {
@@ -41,13 +42,14 @@ class Answering {
         seeing_(ops, arena_, model.vision_precision, false),
         projecting_(ops, arena_, model.projector_precision, false),
         decoding_(ops, arena_, model.decoder_precision, false),
-        patches_(prompt.pixels.defined() ? prompt.pixels.rows() : 0) {
+        patches_(prompt.pixels.defined() ? prompt.pixels.rows() : 0),
+        positions_(std::ranges::count(prompt.tokens, image_token)) {
     if (prompt.pixels.defined()) look(prompt);
   }
 
   [[nodiscard]] std::int32_t next(std::vector<std::int32_t>& tokens) {
     const Rows rows(static_cast<std::int64_t>(tokens.size()));
-    Inputs inputs = inputs_of(rows, patches_);
+    Inputs inputs = inputs_of(rows, patches_, positions_);
     inputs.set("tokens", decoding_.input(borrowed(tokens)));
     if (visual_.defined()) inputs.set("visual", decoding_.input(visual_.value()));
     const Var logits = model_.decoder->next_token_logits(decoding_, inputs);
@@ -62,11 +64,11 @@ class Answering {
     }
     const Rows none(0);
     Outputs seen, projected;
-    Inputs pictures = inputs_of(none, patches_);
+    Inputs pictures = inputs_of(none, patches_, positions_);
     pictures.set("pixels", seeing_.input(prompt.pixels));
     pictures.set("places", seeing_.input(prompt.places));
     model_.vision->forward(seeing_, pictures, seen);
-    Inputs features = inputs_of(none, patches_);
+    Inputs features = inputs_of(none, patches_, positions_);
     features.set("features", projecting_.input(seen.find("features")->value()));
     model_.projector->forward(projecting_, features, projected);
     visual_ = *projected.find("visual");
@@ -76,7 +78,8 @@ class Answering {
   Arena arena_;
   Tape seeing_, projecting_, decoding_;  // after the arena they allocate from
   Rows patches_;
-  Var visual_;  // after projecting_, which holds it
+  Rows positions_;  // of image tokens
+  Var visual_;      // after projecting_, which holds it
 };
 
 }  // namespace

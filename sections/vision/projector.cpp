@@ -77,7 +77,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
 
 Ports Projector::ports() const {
   return {{{"features", features_, config_.vision_width, true, false, Axis::patches, Sharding::rank_rows}},
-          {{"visual", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
+          {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
 }
 
 void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {

@@ -64,7 +64,7 @@ void check_images(const std::string& section, const Inputs& inputs, std::span<co
   for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
     const auto begin = tokens.begin() + layout.offsets[sample], end = tokens.begin() + layout.offsets[sample + 1];
     const auto marked = std::count(begin, end, image_token);
-    const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::patches), sample) : 0;
+    const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::visual), sample) : 0;
     if (marked == brought) continue;
     throw JobError(section + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
                    std::to_string(marked) + " image tokens, but its images have " + std::to_string(brought) +
@@ -89,7 +89,7 @@ VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, cons
 Ports VisionLanguageDecoder::ports() const {
   Port tokens = tokens_port, targets = targets_port;
   tokens.sharding = targets.sharding = Sharding::replicated;  // VD-5; 8 bytes a row
-  const Port visual{"visual", visual_, decoder().width, true, true, Axis::patches, Sharding::replicated};
+  const Port visual{"visual", visual_, decoder().width, true, true, Axis::visual, Sharding::replicated};
   Ports ports = stage_ports({tokens}, {{targets}, {}});
   if (first_stage()) ports.inputs.push_back(visual);
   return ports;
@@ -112,12 +112,12 @@ double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) con
   if (context().parallel.layout.tensor > 1) return 0;  // VD-5
   const DecoderConfig& shape = decoder();
   // Attention output and feed-forward network.
-  return 2.0 * static_cast<double>(sample.patches) * static_cast<double>(shape.width) *
+  return 2.0 * static_cast<double>(sample.visual) * static_cast<double>(shape.width) *
          static_cast<double>(shape.query_columns() + shape.ffn_matrices() * shape.ffn);
 }
 
 double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) const {
-  return head_flops(sample.patches, decoder().width, decoder().vocabulary);
+  return head_flops(sample.visual, decoder().width, decoder().vocabulary);
 }
 
 Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {

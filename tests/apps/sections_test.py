@@ -49,9 +49,9 @@ class Sections(SystemTest):
             ('boundary = "top_k_rest", frozen', "output", "rest"): "fp32 x 1, tokens"})
         self.assertEqual(self.ports("projector"), {
             ("", "input", "features"): "fp32 x 256 (vision_width), patches, differentiable",
-            ("", "output", "visual"): "fp32 x 128 (width), patches, differentiable"})
+            ("", "output", "visual"): "fp32 x 128 (width), visual, differentiable"})
         self.assertEqual(self.ports("vision_language_decoder")["", "input", "visual"],
-                         "fp32 x 128 (width), patches, differentiable, optional")
+                         "fp32 x 128 (width), visual, differentiable, optional")
         self.assertEqual(self.ports("distilled_decoder")["", "input", "teacher_hidden"], "fp32 x 128 (teacher.width), tokens")
         self.assertEqual(self.ports("recorded_teacher")["", "output", "rest"], "fp32 x 1, tokens")
         self.assertEqual(self.ports("recorded_teacher")["", "output", "top_values"], "fp32 x columns of its files, tokens")

@@ -131,7 +131,8 @@ TEST(MicroBatchCut, the_rest_of_a_consumer_micro_batch_that_was_cut_takes_nothin
 
 TEST(MicroBatchCut, a_consumer_micro_batch_needs_two_of_its_producers_for_each_bound_of_rows_less_one) {
   const auto most = [](std::int64_t patches, std::int64_t samples, std::int64_t largest) {
-    return most_needed_at_once(vision_language(patches, samples), SectionId(projector), {SampleId(0), 1, largest, 1});
+    return most_needed_at_once(vision_language(patches, samples), SectionId(projector),
+                               {SampleId(0), 1, largest, largest, 1});
   };
   EXPECT_EQ(most(10, 4, 5), 2 * 2 - 1);  // 20 patches: of three neighbours, two hold more than 10
   EXPECT_EQ(most(10, 4, 6), 4);          // only four samples exist
@@ -152,7 +153,7 @@ TEST(MicroBatchCut, random_cuts_keep_order_limits_and_nesting_and_need_no_more_a
       most = std::max(most, patches.back());
     }
     const std::vector<SampleRef> samples = with_patches(patches);
-    const SampleRef largest{SampleId(0), 1, most, 1};
+    const SampleRef largest{SampleId(0), 1, most, most, 1};
     const StepCut cut = cut_step(graph, samples);
     for (const CutBatch& last : cut[projector + 1]) {  // waits for a complete chain of followers
       const auto needed = std::ranges::count_if(cut[vision], [&](const CutBatch& batch) {

@@ -14,7 +14,10 @@ inline std::vector<SampleRef> random_samples(Generator& random, std::int64_t cou
   std::vector<SampleRef> samples;
   for (std::int64_t at = 0; at < count; ++at) {
     SampleRef sample{SampleId(random() % 1000), draw(random, 1, 9)};
-    if (random() % 2 == 0) sample.patches = draw(random, 1, 5);
+    if (random() % 2 == 0) {
+      sample.patches = draw(random, 1, 5);
+      sample.visual = draw(random, 1, 5);
+    }
     if (sources > 1) sample.source = static_cast<std::uint32_t>(draw(random, 0, sources - 1));
     samples.push_back(sample);
   }

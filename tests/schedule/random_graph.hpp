@@ -73,8 +73,8 @@ inline SourceSet random_sources(Generator& random, std::int64_t count) {
 
 /// Returns a graph. Section 0 is the source "s0" with outputs "out" and "patches". Every other section has an input
 /// "iK" for some earlier sections sK, and the output "out"; every port is f32 with a single column. A section by
-/// patches reads only patches; a section by tokens reads at least one input by tokens, and patches as optional inputs.
-/// The last section is trained.
+/// patches reads only patches, and its output counts patches or visual rows; a section by tokens reads at least one
+/// input by tokens, and others as optional inputs. The last section is trained.
 inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, std::int64_t source_batch) {
   SectionGraph graph;
   const std::int64_t count = draw(random, 1, limits.sections);
@@ -94,7 +94,8 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     const bool by_patches = limits.patches && index > 0 && index < count && random() % 3 == 0;
     const Axis axis = by_patches ? Axis::patches : Axis::tokens;
     if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);
-    if (index > 0) axes.push_back(axis);
+    const Axis made = by_patches && random() % 2 == 0 ? Axis::visual : axis;
+    if (index > 0) axes.push_back(made);
     const bool chosen = limits.sources > 1 && index > 0 && index < count && !by_patches && random() % 2 == 0;
     if (chosen) node.sources = random_sources(random, limits.sources);
     std::vector<std::int64_t> producers;
@@ -114,7 +115,7 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
       node.ports.inputs.push_back(
           {"i" + std::to_string(producer), DType::f32, 1, true, from != axis, from, sharding, !sender.sources.all()});
     }
-    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, axis, shardings.output()});
+    node.ports.outputs.push_back({"out", DType::f32, 1, true, false, made, shardings.output()});
     if (index == 0) {
       node.ports.outputs.push_back({"patches", DType::f32, 1, true, false, Axis::patches, shardings.output()});
     }

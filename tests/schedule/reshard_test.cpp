@@ -105,7 +105,7 @@ struct RandomEdge {
   ReshardRequest request;
 
   explicit RandomEdge(Generator& random) {
-    request.axis = random() % 2 == 0 ? Axis::tokens : Axis::patches;
+    request.axis = all_axes[random() % all_axes.size()];
     const std::vector<SampleRef> samples = random_samples(random);
     std::vector<SampleRef> sent = samples;
     // A section that runs only for samples with images has only these.
@@ -136,7 +136,8 @@ struct RandomEdge {
   static std::vector<SampleRef> random_samples(Generator& random) {
     std::vector<SampleRef> samples(static_cast<std::size_t>(draw(random, 0, 20)));
     for (std::uint32_t place = 0; place < samples.size(); ++place) {
-      samples[place] = {SampleId(random() % 5), random_rows(random), random_rows(random), 0, place};
+      samples[place] = {
+          SampleId(random() % 5), random_rows(random), random_rows(random), random_rows(random), 0, place};
     }
     return samples;
   }
@@ -271,7 +272,7 @@ Batches counted(std::uint32_t samples, std::size_t size) {
   Batches batches;
   for (std::uint32_t place = 0; place < samples; ++place) {
     if (batches.empty() || batches.back().size() == size) batches.emplace_back();
-    batches.back().push_back({SampleId(place), place + 1, 0, 0, place});
+    batches.back().push_back({SampleId(place), place + 1, 0, 0, 0, place});
   }
   return batches;
 }
@@ -326,7 +327,7 @@ TEST(Reshard, a_micro_batch_of_eight_feeds_three_smaller_ones) {
 TEST(Reshard, a_rank_without_rows_gets_nothing) {  // RE-2
   const Batches one = counted(1, 1);               // 1 row
   EXPECT_EQ(NamedEdge(one, one, {}, {{2, 2}, Sharding::rank_rows}).pieces(), (Pieces{{}, {}, {}, {{0, 0, 0, 0, 1}}}));
-  const Batches none{{{SampleId(0), 0, 0, 0, 0}}};
+  const Batches none{{{SampleId(0), 0, 0, 0, 0, 0}}};
   EXPECT_EQ(NamedEdge(none, none, {}, {{2, 1}, Sharding::replicated}).pieces(), (Pieces{{}, {}}));
 }
 

@@ -9,14 +9,16 @@ namespace maestro {
 namespace {
 
 SampleRef sample(std::int64_t tokens, std::int64_t patches = 0, std::int64_t images = 0, std::uint32_t source = 0) {
-  SampleRef made{SampleId(7), tokens, patches, images};
+  SampleRef made{SampleId(7), tokens, patches, patches, images};
   made.source = source;
   return made;
 }
 
 TEST(SampleList, names_tokens_patches_images_source_and_count) {
-  const std::vector<SampleRef> samples{sample(512), sample(512), sample(512), sample(40, 256, 1), sample(7, 0, 0, 2)};
+  std::vector<SampleRef> samples{sample(512), sample(512), sample(512), sample(40, 256, 1), sample(7, 0, 0, 2)};
   EXPECT_EQ(sample_list(samples), "512*3 40/256/1 7@2");
+  samples[3].visual = 16;
+  EXPECT_EQ(sample_list(samples), "512*3 40/256/1/16 7@2");
   EXPECT_EQ(sample_list({}), "");
 }
 
@@ -31,6 +33,7 @@ TEST(SampleList, is_read_back_as_the_same_samples) {  // SL-1
       EXPECT_EQ(read[at].id, SampleId(at));
       EXPECT_EQ(read[at].tokens, samples[at].tokens);
       EXPECT_EQ(read[at].patches, samples[at].patches);
+      EXPECT_EQ(read[at].visual, samples[at].visual);
       EXPECT_EQ(read[at].images, samples[at].images);
       EXPECT_EQ(read[at].source, samples[at].source);
     }
@@ -38,7 +41,8 @@ TEST(SampleList, is_read_back_as_the_same_samples) {  // SL-1
 }
 
 TEST(SampleList, what_is_no_sample_is_named) {
-  for (const char* wrong : {"x", "-3", "5/2", "5/2/", "5@", "5*0", "5*-1", "5*99999999999", "5 * 3", "5@-1", "5x"}) {
+  for (const char* wrong :
+       {"x", "-3", "5/2", "5/2/", "5/2/1/", "5/2/1/x", "5@", "5*0", "5*-1", "5*99999999999", "5 * 3", "5@-1", "5x"}) {
     const auto read = parse_sample_list(std::string("12*2 ") + wrong);
     ASSERT_FALSE(read) << wrong;
     EXPECT_THAT(read.error().message, ::testing::HasSubstr("is no sample")) << wrong;

@@ -143,7 +143,7 @@ TEST(VisionModelOverRanks, only_without_a_tensor_group_do_image_positions_skip_t
     SectionContext context = bench.context("decoder", true);
     context.meta = true;
     context.parallel.layout = layout;
-    return decoder_of(DecoderFamily::gpt2)(context)->cost({.tokens = 20, .patches = 8, .images = 1}).flops;
+    return decoder_of(DecoderFamily::gpt2)(context)->cost({.tokens = 20, .patches = 8, .visual = 8, .images = 1}).flops;
   };
   EXPECT_DOUBLE_EQ(flops({1, 4}), flops({}));
   EXPECT_DOUBLE_EQ(flops({2, 1}) - flops({}), 2.0 * 8 * width * (width + 2 * 24));

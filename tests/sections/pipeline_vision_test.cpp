@@ -121,7 +121,7 @@ TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_la
 
 TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_last_layer_is_cheaper) {
   const Bench bench;
-  const SampleShape sample{.tokens = 20, .patches = 8, .images = 1};
+  const SampleShape sample{.tokens = 20, .patches = 8, .visual = 8, .images = 1};
   for (const Layout layout : {Layout{1, 1}, Layout{2, 1}}) {
     SectionContext context = bench.context("decoder", true);
     context.meta = true;

@@ -165,8 +165,8 @@ TEST(SectionRegistry, vision_sections_take_widths_and_precisions_from_each_other
     EXPECT_EQ(out.name, in.name);
     EXPECT_EQ(out.dtype, in.dtype) << out.name;
     EXPECT_EQ(out.columns, in.columns) << out.name;
-    EXPECT_EQ(out.axis, Axis::patches);
-    EXPECT_EQ(in.axis, Axis::patches);
+    EXPECT_EQ(out.axis, out.name == "visual" ? Axis::visual : Axis::patches);
+    EXPECT_EQ(in.axis, out.axis);
     EXPECT_TRUE(out.differentiable && in.differentiable);
   }
   EXPECT_FALSE(between.inputs[0].optional);

@@ -70,7 +70,7 @@ MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass 
     : section_(&section),
       batch_(&batch),
       tape_(*bench.ops, bench.arena, precision, pass == Pass::train),
-      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches()) {
+      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches(), batch.patches()) {
   const auto borrowed = [](const std::vector<std::int32_t>& values) {
     return Tensor(const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size())});
   };

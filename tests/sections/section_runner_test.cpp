@@ -367,7 +367,7 @@ std::vector<float> vision_gradient(const Bench& bench, bool decoder_trained) {
   Batch batch = illustrated(pictures, 7, 37);
   MicroBatchPlan all = plan_of(batch);
   for (std::size_t at = 0; at < all.samples.size(); ++at) {
-    all.samples[at].patches = pictures.counts[at];
+    all.samples[at].patches = all.samples[at].visual = pictures.counts[at];
     all.samples[at].images = pictures.counts[at] > 0 ? 1 : 0;
   }
   MicroBatchPlan seeing = all;

@@ -229,7 +229,7 @@ TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_e
     EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20}).flops, whole);
     const double ffn = (family == DecoderFamily::llama ? 3 : 2) * 24;
     const double saved = 2.0 * 8 * 16 * 37 + 2.0 * 8 * 16 * (16 + ffn);
-    EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20, .patches = 8, .images = 1}).flops, whole - saved);
+    EXPECT_DOUBLE_EQ(decoder.cost({.tokens = 20, .patches = 8, .visual = 8, .images = 1}).flops, whole - saved);
   }
 }
 

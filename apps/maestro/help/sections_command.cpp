@@ -46,7 +46,7 @@ std::string shape_text(const TypePort& at) {
   if (!keys.empty()) keys += ")";
   const Port& port = at.port;
   const std::string columns = port.columns > 0 ? std::to_string(port.columns) + keys : "columns of its files";
-  return std::string(name_of(port.dtype)) + " x " + columns + (port.axis == Axis::tokens ? ", tokens" : ", patches") +
+  return std::string(name_of(port.dtype)) + " x " + columns + ", " + std::string(name_of(port.axis)) +
          (port.differentiable ? ", differentiable" : "") + (port.optional ? ", optional" : "");
 }
 

@@ -19,10 +19,6 @@ std::string counted(std::int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-std::string axis_text(Axis axis) {
-  return axis == Axis::tokens ? "tokens" : "patches";
-}
-
 std::string type_of(const PrintedGraph& graph, const GraphNode& node) {
   if (node.role == Role::source) return "source";
   const auto found = graph.types.find(node.section_name());
@@ -45,7 +41,8 @@ std::string copies_text(const GraphNode& node) {
 
 std::string batch_text(const GraphNode& node) {
   std::string text = "micro-batch of " + counted(node.micro_batch, "sample");
-  if (node.micro_batch_rows > 0) text += ", " + std::to_string(node.micro_batch_rows) + " " + axis_text(node.axis());
+  if (node.micro_batch_rows > 0)
+    text += ", " + std::to_string(node.micro_batch_rows) + " " + std::string(name_of(node.axis()));
   return text;
 }
 
@@ -68,8 +65,8 @@ std::vector<std::string> facts_of(const PrintedGraph& graph, std::size_t index) 
 }
 
 std::string shape_text(const GraphEdge& edge) {
-  return std::string(name_of(edge.dtype)) + " x " + std::to_string(edge.columns) + ", " + axis_text(edge.axis) +
-         (edge.gradient ? ", gradient returns" : "");
+  return std::string(name_of(edge.dtype)) + " x " + std::to_string(edge.columns) + ", " +
+         std::string(name_of(edge.axis)) + (edge.gradient ? ", gradient returns" : "");
 }
 
 std::string edge_name(const ResolvedJob& plan, std::size_t index) {

@@ -9,13 +9,14 @@ from typing import Optional
 @dataclass(frozen=True)
 class Input:
     """An input port: (rows, columns). Rows are the tokens of the micro-batch's samples, which follow each other without
-    padding; with `patches`, the patches of their images. `dtype`: "fp32", "bf16" or "i32". `differentiable`: gradients go
-    back to the section that sends it; None: if the dtype is a floating-point type."""
+    padding; with `axis` "patches", the patches of their images; with "visual", the rows that a decoder receives for these
+    images. `dtype`: "fp32", "bf16" or "i32". `differentiable`: gradients go back to the section that sends it; None: if
+    the dtype is a floating-point type."""
 
     columns: int = 1
     dtype: str = "fp32"
     differentiable: Optional[bool] = None
-    patches: bool = False
+    axis: str = "tokens"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Output:
     columns: int = 1
     dtype: str = "fp32"
     differentiable: Optional[bool] = None
-    patches: bool = False
+    axis: str = "tokens"
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Batch:
     samples: list[int]
     tokens: list[int]  # rows of each sample
     patches: list[int]  # patches of each sample
+    visual: list[int]  # rows of each sample that a decoder receives for its images
     training: bool  # or validation
     loss_scale: float
 

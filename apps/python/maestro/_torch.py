@@ -63,7 +63,7 @@ class Replica:
                 raise TypeError(f"port {name!r} is {port!r}; expected a maestro.Input or maestro.Output")
             differentiable = port.dtype != "i32" if port.differentiable is None else port.differentiable
             (self.inputs if isinstance(port, Input) else self.outputs).append(
-                (name, port.dtype, port.columns, differentiable, port.patches))
+                (name, port.dtype, port.columns, differentiable, port.axis))
         self._output_names = {name for name, *_ in self.outputs}
         self._differentiable = {name for name, _, _, differentiable, _ in self.inputs if differentiable}
         arguments = inspect.signature(self._module.forward).parameters

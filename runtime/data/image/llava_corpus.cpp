@@ -231,7 +231,7 @@ std::int64_t LlavaCorpus::targets(Split split, SampleId sample) const {
 
 SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
   const Entry& from = entry(split, sample);
-  return {std::ssize(from.pictures), from.patches};
+  return {std::ssize(from.pictures), from.patches, from.patches};
 }
 
 /// Returns the image, resized to the grid it had at opening (LL-3).

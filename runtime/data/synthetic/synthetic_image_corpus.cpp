@@ -68,7 +68,7 @@ bool SyntheticImageCorpus::has_picture(Split split, SampleId sample) const {
 
 SamplePictures SyntheticImageCorpus::pictures(Split split, SampleId sample) const {
   (void)text_.length(split, sample);  // throws for an unknown sample
-  return has_picture(split, sample) ? SamplePictures{1, patches()} : SamplePictures{};
+  return has_picture(split, sample) ? SamplePictures{1, patches(), patches()} : SamplePictures{};
 }
 
 std::int64_t SyntheticImageCorpus::length(Split split, SampleId sample) const {

@@ -51,7 +51,7 @@ TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
   plan.cost = [](SectionId, const SampleRef& sample) {
     return PassCost{1e9 * static_cast<double>(sample.tokens), 2e9 * static_cast<double>(sample.tokens)};
   };
-  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 0, 1}};
   const PassCost before = planned_costs(plan).of(SectionId(1), samples);
   plan.sections[1].config.speed = 0.5;
   const PassCost after = planned_costs(plan).of(SectionId(1), samples);
@@ -61,7 +61,7 @@ TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
 }
 
 TEST(PlanningOptions, plans_assume_another_speed_where_all_sections_are_on_gpus) {
-  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 0, 1}};
   const auto forward_ms = [&](std::vector<ReplicaPlacement> places) {
     ResolvedJob plan = job_with(std::move(places));
     plan.sections.resize(2);
@@ -80,7 +80,7 @@ TEST(PlanningOptions, lanes_have_the_speeds_of_their_replicas) {
   plan.sections[1].config.replica_speeds = {1, 0.25};
   plan.cost = [](SectionId, const SampleRef&) { return PassCost{1e9, 2e9}; };
   EXPECT_EQ(planner_options(plan).speeds, (std::vector<std::vector<double>>{{}, {1, 0.25}}));
-  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 1}};
+  const std::vector<SampleRef> samples{{SampleId(0), 10, 0, 0, 1}};
   const PassCost fastest = planned_costs(plan).of(SectionId(1), samples);
   EXPECT_EQ(replica_costs(plan, SectionId(1), ReplicaIndex(0))(samples).forward, fastest.forward);
   const PassCost slower = replica_costs(plan, SectionId(1), ReplicaIndex(1))(samples);

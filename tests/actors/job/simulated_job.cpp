@@ -235,7 +235,7 @@ void SimulatedJob::spawn_replicas(const SimulationOptions& options) {
       spec.graph = &graph_;
       spec.section = section;
       spec.replica = ReplicaIndex(replica);
-      spec.largest = {SampleId(0), 4, 3, 1};
+      spec.largest = {SampleId(0), 4, 3, 3, 1};
       spec.limits = planning.limits;
       spec.epoch = Epoch(1);
       spec.joined_norms = options.global_clip;

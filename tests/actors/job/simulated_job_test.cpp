@@ -22,7 +22,7 @@ SectionGraph with_enough_in_flight(SectionGraph graph, std::int64_t global_batch
   const std::vector<std::int64_t> bounds = in_flight_bounds(graph, global_batch);
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
     const SectionId section(index);
-    std::int64_t needed = std::max(bounds[index], most_needed_at_once(graph, section, {SampleId(0), 4, 3, 1}));
+    std::int64_t needed = std::max(bounds[index], most_needed_at_once(graph, section, {SampleId(0), 4, 3, 3, 1}));
     // With two consumers, a section that follows the first may need every sample of the batch.
     if (graph.node(section).follows_consumer() && graph.outputs(section).size() > 1) needed = global_batch;
     graph.set_max_in_flight(section, std::max(graph.node(section).max_in_flight, needed));

@@ -154,7 +154,7 @@ TEST_F(ReplicaPortsTest, a_ring_has_room_for_the_most_rows_of_a_rank_in_a_micro_
     options.graph = &graph;
     options.section = SectionId(1);
     options.limits.slots = slots;
-    options.largest = {SampleId(0), tokens, patches, 1};
+    options.largest = {SampleId(0), tokens, patches, patches, 1};
     std::vector<std::size_t> bytes;
     for (const RingAddress& ring : ReplicaPorts(options, network_, {[] {}, {}}).rings()) {
       bytes.push_back(ring.payload_bytes);

@@ -57,7 +57,7 @@ struct Client {
   explicit Client(const std::string& address, std::chrono::milliseconds patience = 20s)
       : connection(ServedAddress{address, nullptr, patience}) {}
   std::vector<MetricSum> forward() {
-    const ServedPass pass{1, true, true, {0, 1}, {1, 1}, {0, 0}, 1.0};
+    const ServedPass pass{1, true, true, {0, 1}, {1, 1}, {0, 0}, {0, 0}, 1.0};
     const ServedTensor input{"x", {x.data(), DType::f32, {2, 3}}};
     const ServedTensor output{"y", {y.data(), DType::f32, {2, 2}}};
     return connection.forward(pass, {&input, 1}, {&output, 1});
