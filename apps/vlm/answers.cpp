@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/image/image_resize.hpp"
@@ -11,9 +12,10 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
+#include "sections/decoder/text_generator.hpp"
 #include "sections/model_folder.hpp"
 #include "sections/registry.hpp"
-#include "sections/vision/generate.hpp"
+#include "sections/vision/image_reader.hpp"
 
 namespace maestro {
 
@@ -21,11 +23,6 @@ namespace {
 
 constexpr std::int64_t shown_side = 256;  // largest longer side of an image on the card, in pixels
 constexpr std::int64_t small_side = 96;   // images up to this side are shown enlarged
-
-struct LoadedSection {
-  std::unique_ptr<Section> section;
-  DType precision = DType::f32;
-};
 
 /// The trained model of a run.
 class TrainedModel {
@@ -35,17 +32,24 @@ class TrainedModel {
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
     shape_ = {data.sequence, corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
-    vision_ = load("vision", "vision_encoder");
-    projector_ = load("projector", "projector");
-    decoder_ = load("llm", "vision_language_decoder");
+    reader_.emplace(ops_, load("vision", "vision_encoder"), load("projector", "projector"));
+    LoadedSection decoder = load("llm", "vision_language_decoder");
+    auto* const model = dynamic_cast<DecoderSection*>(decoder.section.get());
+    if (model == nullptr) throw JobError("section llm does not have the type vision_language_decoder");
+    (void)decoder.section.release();
+    generator_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
   }
 
-  [[nodiscard]] std::vector<std::int32_t> answer(const Prompt& prompt, const GenerateOptions& options) const {
-    auto* decoder = dynamic_cast<VisionLanguageDecoder*>(decoder_.section.get());
-    if (decoder == nullptr) throw JobError("section llm does not have the type vision_language_decoder");
-    const VisionLanguageModel model{vision_.section.get(), vision_.precision, projector_.section.get(),
-                                    projector_.precision,  decoder,           decoder_.precision};
-    return generate(ops_, model, prompt, options);
+  /// Returns the likeliest tokens after `prompt`; `pixels` and `places` are undefined without images.
+  [[nodiscard]] std::vector<std::int32_t> answer(std::span<const std::int32_t> prompt, const Tensor& pixels,
+                                                 const Tensor& places, const ContinuationLimits& limits) {
+    Tensor visual;
+    if (pixels.defined()) visual = reader_->read(pixels, places, std::ranges::count(prompt, image_token));
+    TokenSampler likeliest({});
+    std::vector<std::int32_t> answer;
+    generator_->continue_prompt(
+        prompt, limits, likeliest, [&](std::int32_t token) { answer.push_back(token); }, visual);
+    return answer;
   }
 
  private:
@@ -75,7 +79,8 @@ class TrainedModel {
   DataShape shape_;
   std::uint64_t seed_ = 1;
   cpu::CpuOperatorTable ops_;  // before the sections, which refer to it
-  LoadedSection vision_, projector_, decoder_;
+  std::optional<ImageReader> reader_;
+  std::optional<TextGenerator> generator_;
 };
 
 /// Returns `count` samples from `from`, evenly spread, in order.
@@ -108,25 +113,23 @@ PageImage picture_for_card(const StoredImage& picture) {
   return {encode_png(image).value_or_throw(), side <= small_side};
 }
 
-PageAnswer answered(const LlavaCorpus& corpus, const TrainedModel& model, SampleId sample, std::int64_t max_tokens) {
+PageAnswer answered(const LlavaCorpus& corpus, TrainedModel& model, SampleId sample, std::int64_t max_tokens) {
   const ConversationView view = corpus.view(Split::validation, sample);
   const std::int64_t patches = corpus.pictures(Split::validation, sample).patches;
   std::vector<float> pixels(static_cast<std::size_t>(patches * corpus.patch_columns()));
   std::vector<std::int32_t> places(static_cast<std::size_t>(patches * 3));
-  Prompt prompt;
-  prompt.tokens = view.prompt;
-  if (patches > 0) {
+  // The first question sees only the images that it names; later questions may have more.
+  const auto named = std::ranges::count(view.prompt, image_token);
+  Tensor seen, at;
+  if (named > 0) {
     corpus.read_pictures(Split::validation, sample, pixels, places);
-    // The first question sees only the images that it names; later questions may have more.
-    const auto named = std::ranges::count(view.prompt, image_token);
-    prompt.pixels = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
-    prompt.places = Tensor(places.data(), DType::i32, Shape{named, 3});
-    if (named == 0) prompt.pixels = prompt.places = Tensor();
+    seen = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
+    at = Tensor(places.data(), DType::i32, Shape{named, 3});
   }
   PageAnswer out;
   out.question = view.question;
   out.reference = view.answer;
-  out.written = corpus.decode(view.prompt, model.answer(prompt, {max_tokens, corpus.end_of_turn()}));
+  out.written = corpus.decode(view.prompt, model.answer(view.prompt, seen, at, {max_tokens, {corpus.end_of_turn()}}));
   for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }
@@ -139,7 +142,7 @@ std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<st
   if (data.kind != DataKind::llava) return {};
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(job.root().table("llm")).value_or("bytes");
   const LlavaCorpus corpus(data);
-  const TrainedModel model(job, corpus, data, weights);
+  TrainedModel model(job, corpus, data, weights);
   std::vector<PageAnswer> answers;
   for (const SampleId sample : chosen_samples(corpus, options)) {
     answers.push_back(answered(corpus, model, sample, options.max_tokens));

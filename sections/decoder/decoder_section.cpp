@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "runtime/data/corpus.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "sections/parallel_fit.hpp"
 
@@ -165,11 +166,12 @@ Var DecoderSection::logits(Tape& tape, const Var& hidden) {
   return y;
 }
 
-Var DecoderSection::cached_logits(Tape& tape, const Tensor& tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches) {
+Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
+                                  std::span<const AttentionCache> caches, const Tensor& visual) {
   assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
   const std::int32_t last[] = {static_cast<std::int32_t>(layout.rows() - 1)};
-  const Var x = stack_.embedded(tape, tokens, layout);
+  Var x = stack_.embedded(tape, tape.indices(tokens).tensor(), layout);
+  if (visual.defined()) x = index_add(tape, x, tape.input(visual), tape.indices(image_rows(tokens)));
   return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, tape.indices(last), caches)));
 }
 
@@ -194,6 +196,14 @@ LayerCosts DecoderSection::layer_costs(const SampleShape& sample) const {
   LayerCosts costs{std::vector<double>(static_cast<std::size_t>(config.layers), layer), 0, 0};
   if (output_layer_ != OutputLayer::none) costs.after = head_flops(sample.tokens, config.width, config.vocabulary);
   return costs;
+}
+
+std::vector<std::int32_t> image_rows(std::span<const std::int32_t> tokens) {
+  std::vector<std::int32_t> rows;
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    if (tokens[row] == image_token) rows.push_back(static_cast<std::int32_t>(row));
+  }
+  return rows;
 }
 
 Tensor targets_of(const Inputs& inputs) {

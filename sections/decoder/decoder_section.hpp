@@ -54,10 +54,11 @@ class DecoderSection : public Section {
   [[nodiscard]] bool recomputes() const override { return true; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
-  /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N) i32, which continue the
-  /// sequence in `caches`, a cache for each layer. On a single rank and one stage, with an output layer.
-  [[nodiscard]] Var cached_logits(Tape& tape, const Tensor& tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches);
+  /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N), which continue the sequence in
+  /// `caches`, a cache for each layer. `visual` (V, width) act has a row for each of the V image tokens; undefined:
+  /// there is none. On a single rank and one stage, with an output layer.
+  [[nodiscard]] Var cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
+                                  std::span<const AttentionCache> caches, const Tensor& visual = Tensor());
 
  protected:
   /// Throws JobError if decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
@@ -114,6 +115,8 @@ class DecoderSection : public Section {
   mutable std::vector<std::string> names_of_model_;  // names in the complete body, sorted; made by ignores() of a stage
 };
 
+/// Returns the rows whose token is `image_token`, in order.
+[[nodiscard]] std::vector<std::int32_t> image_rows(std::span<const std::int32_t> tokens);
 /// Returns a micro-batch's targets in the form of the losses, (M_c) i32.
 [[nodiscard]] Tensor targets_of(const Inputs& inputs);
 

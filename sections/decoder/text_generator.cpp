@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "sections/decoder/decoder_lm.hpp"
 #include "sections/state_io.hpp"
 
 namespace maestro {
@@ -27,6 +29,14 @@ SectionContext context_of(const OperatorTable& ops, DType precision, const LoraC
   return context;
 }
 
+std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFolder& folder, DType precision) {
+  auto model = std::make_unique<DecoderLm>(context_of(ops, precision, folder.lora),
+                                           DecoderLm::Options{read_hf_config(folder.weights).value_or_throw(), {}});
+  model->freeze();
+  load_model(*model, folder).or_throw();
+  return model;
+}
+
 }  // namespace
 
 ContinuationLimits continuation_limits(std::vector<std::int32_t> stop_tokens, const Tokenizer& tokenizer,
@@ -40,22 +50,27 @@ TextGenerator::TextGenerator(const OperatorTable& ops, const std::filesystem::pa
     : TextGenerator(ops, ModelFolder::open(folder).value_or_throw(), precision) {}
 
 TextGenerator::TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision)
-    : model_(context_of(ops, precision, folder.lora), {read_hf_config(folder.weights).value_or_throw(), {}}),
-      caches_(static_cast<std::size_t>(model_.decoder().layers)),
-      tape_(ops, arena_, precision, false) {
-  model_.freeze();
-  load_model(model_, folder).or_throw();
-}
+    : TextGenerator(ops, loaded(ops, folder, precision), precision) {}
 
-std::string TextGenerator::refusal(std::span<const std::int32_t> prompt) const {
+TextGenerator::TextGenerator(const OperatorTable& ops, std::unique_ptr<DecoderSection> section, DType precision)
+    : model_(std::move(section)),
+      caches_(static_cast<std::size_t>(model_->decoder().layers)),
+      tape_(ops, arena_, precision, false) {}
+
+std::string TextGenerator::refusal(std::span<const std::int32_t> prompt, const Tensor& visual) const {
   if (prompt.empty()) return "the prompt has no tokens; give it at least a single token";
   const DecoderConfig& config = decoder();
   if (static_cast<std::int64_t>(prompt.size()) > config.positions) {
     return "the prompt's " + std::to_string(prompt.size()) + " tokens do not fit the model's " +
            std::to_string(config.positions) + " positions";
   }
+  const std::int64_t images = std::ranges::count(prompt, image_token), rows = visual.defined() ? visual.rows() : 0;
+  if (images != rows) {
+    return "the prompt has " + std::to_string(images) + " image tokens, but its images have " + std::to_string(rows) +
+           " rows";
+  }
   for (const std::int32_t token : prompt) {
-    if (token >= 0 && token < config.vocabulary) continue;
+    if (token == image_token || (token >= 0 && token < config.vocabulary)) continue;
     return "the prompt has token " + std::to_string(token) + ", but the model's ids are 0 to " +
            std::to_string(config.vocabulary - 1);
   }
@@ -78,13 +93,16 @@ void TextGenerator::reserve(std::int64_t rows) {
   }
 }
 
-void TextGenerator::begin(std::span<const std::int32_t> prompt, std::int64_t more) {
-  if (const std::string reason = refusal(prompt); !reason.empty()) throw JobError(reason);
+void TextGenerator::begin(std::span<const std::int32_t> prompt, std::int64_t more, const Tensor& visual) {
+  if (const std::string reason = refusal(prompt, visual); !reason.empty()) throw JobError(reason);
   reserve(std::min(decoder().positions, static_cast<std::int64_t>(prompt.size()) + more));
   length_ = 0;
+  std::int64_t taken = 0;  // rows of visual
   while (!prompt.empty()) {
     const auto block = prompt.first(std::min(prompt.size(), static_cast<std::size_t>(block_rows)));
-    run(block);
+    const std::int64_t images = std::ranges::count(block, image_token);
+    run(block, images > 0 ? visual.row_slice(taken, images) : Tensor());
+    taken += images;
     prompt = prompt.subspan(block.size());
   }
 }
@@ -94,20 +112,21 @@ void TextGenerator::append(std::int32_t token) {
   run(std::span(&token, 1));
 }
 
-void TextGenerator::run(std::span<const std::int32_t> tokens) {
+void TextGenerator::run(std::span<const std::int32_t> tokens, const Tensor& visual) {
   const auto rows = static_cast<std::int32_t>(tokens.size());
   std::vector<std::int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(length_));
   const std::int32_t offsets[] = {0, rows};
   for (AttentionCache& cache : caches_) cache.first = length_;
   logits_ = Var();
-  logits_ = model_.cached_logits(tape_, tape_.indices(tokens).tensor(), {offsets, positions}, caches_);
+  logits_ = model_->cached_logits(tape_, tokens, {offsets, positions}, caches_, visual);
   length_ += rows;
 }
 
 Finish TextGenerator::continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits,
-                                      TokenSampler& sampler, const std::function<void(std::int32_t)>& sink) {
-  begin(prompt, limits.max_tokens);
+                                      TokenSampler& sampler, const std::function<void(std::int32_t)>& sink,
+                                      const Tensor& visual) {
+  begin(prompt, limits.max_tokens, visual);
   std::vector<std::int32_t> sequence(prompt.begin(), prompt.end());
   for (std::int64_t count = 0; count < limits.max_tokens; ++count) {
     const std::int32_t token = sampler.choose(logits(), sequence);

@@ -9,13 +9,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
-#include "sections/decoder/decoder_lm.hpp"
+#include "sections/decoder/decoder_section.hpp"
 #include "sections/decoder/token_sampler.hpp"
 #include "sections/model_folder.hpp"
 
@@ -42,14 +43,16 @@ class TextGenerator {
   /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
   /// JobError.
   TextGenerator(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
+  /// Takes a section with its values, frozen, on a single rank and stage, with an output layer.
+  TextGenerator(const OperatorTable& ops, std::unique_ptr<DecoderSection> section, DType precision);
 
-  [[nodiscard]] const DecoderConfig& decoder() const { return model_.decoder(); }
-  /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, or has an id outside
-  /// the vocabulary; empty if it can.
-  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt) const;
-  /// Begins a sequence with `prompt` and takes memory for at most `more` further tokens. Throws JobError for a prompt
-  /// that has a refusal().
-  void begin(std::span<const std::int32_t> prompt, std::int64_t more);
+  [[nodiscard]] const DecoderConfig& decoder() const { return model_->decoder(); }
+  /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, has an id outside the
+  /// vocabulary, or another number of image tokens than `visual` has rows; empty if it can.
+  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt, const Tensor& visual = Tensor()) const;
+  /// Begins a sequence with `prompt` and takes memory for at most `more` further tokens. `visual` (V, width) act has
+  /// the rows of its V image tokens; undefined: it has none. Throws JobError for a prompt that has a refusal().
+  void begin(std::span<const std::int32_t> prompt, std::int64_t more, const Tensor& visual = Tensor());
   /// Appends a token. The sequence must not be full.
   void append(std::int32_t token);
   /// Returns whether position or memory (begin()) for a further token is missing.
@@ -60,16 +63,16 @@ class TextGenerator {
   /// Passes the tokens after `prompt`, each as soon as it is chosen, to `sink`. Throws JobError as begin() and
   /// TokenSampler::choose().
   Finish continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits, TokenSampler& sampler,
-                         const std::function<void(std::int32_t)>& sink);
+                         const std::function<void(std::int32_t)>& sink, const Tensor& visual = Tensor());
 
  private:
   TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision);
   void reserve(std::int64_t rows);
   /// Runs the sequence's next rows through the decoder.
-  void run(std::span<const std::int32_t> tokens);
+  void run(std::span<const std::int32_t> tokens, const Tensor& visual = Tensor());
 
   Arena arena_;
-  DecoderLm model_;
+  std::unique_ptr<DecoderSection> model_;
   AlignedMemory memory_;
   std::vector<AttentionCache> caches_;  // cache for each layer, in memory_
   std::int64_t capacity_ = 0;           // rows of the caches that this sequence may use

@@ -2,7 +2,6 @@
 #include "sections/vision/vision_language_decoder.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -32,9 +31,6 @@ std::vector<std::int32_t> rows_where(std::span<const std::int32_t> values, Chose
   return rows;
 }
 
-bool is_image(std::int32_t token) {
-  return token == image_token;
-}
 bool is_asked(std::int32_t target) {
   return target >= 0;
 }
@@ -126,7 +122,7 @@ Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
   const auto known = integers(inputs.host("tokens"));
   check_images(context().name, inputs, known);
   const Var x = stack().embedded(tape, part_of(tokens, context_rows(context().parallel, layout)), layout);
-  const auto marked = rows_where(known, is_image);
+  const auto marked = image_rows(known);
   if (marked.empty()) return x;
   if (context().parallel.layout.ranks() == 1) return index_add(tape, x, inputs["visual"], tape.indices(marked));
   return with_own_images(tape, x, inputs, marked);
@@ -257,13 +253,6 @@ VisionLanguageDecoder::Answers VisionLanguageDecoder::answers_of(const Tape& tap
   answers.best.resize(answers.wanted.size());
   tape.ops().download(best.tensor(), Tensor(answers.best.data(), DType::i32, best.tensor().shape()));
   return answers;
-}
-
-Var VisionLanguageDecoder::next_token_logits(Tape& tape, const Inputs& inputs) {
-  assert(context().parallel.layout.ranks() == 1 && context().stage.count == 1);
-  std::vector<std::int32_t> last(inputs.layout().offsets.begin() + 1, inputs.layout().offsets.end());
-  for (std::int32_t& row : last) --row;
-  return logits(tape, states(tape, inputs, tape.indices(last)));
 }
 
 }  // namespace maestro

@@ -52,10 +52,6 @@ class VisionLanguageDecoder final : public DecoderSection {
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
 
-  /// Returns the logits (S, vocabulary) f32 of the token after each sample's last token; `targets` may be unconnected.
-  /// Every sample must have a token. Single rank and stage only.
-  [[nodiscard]] Var next_token_logits(Tape& tape, const Inputs& inputs);
-
  private:
   /// Returns the embedding with the rows of visual at image positions.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs) override;

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 
+#include "runtime/data/corpus.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
+#include "sections/decoder/text_generator.hpp"
 #include "sections/state_io.hpp"
-#include "sections/vision/generate.hpp"
+#include "sections/vision/image_reader.hpp"
+#include "tests/sections/parallel_vision.hpp"
 #include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
@@ -134,21 +137,6 @@ TEST_P(VisionLanguage, image_tokens_and_rows_that_do_not_match_are_refused_with_
   EXPECT_EQ(error(batch, true).find("decoder: sample 1 has 0 image tokens, but its images have 1 rows"), 0u);
 }
 
-TEST_P(VisionLanguage, the_last_row_of_each_sample_gives_the_next_token) {
-  auto section = decoder(false);
-  randomise(section, 9);
-  DecoderTrunk logits(bench.context("decoder", false), {tiny_decoder(GetParam()), TeacherOutput::logits, 1, {}});
-  randomise(logits, 9);
-  const Batch text = Batch::random(5, {9, 1, 12}, 37);
-  MicroBatch all(bench, logits, text, Pass::evaluate), last(bench, section, text, Pass::evaluate);
-  all.forward();
-  const Var next = section.next_token_logits(last.tape(), last.inputs());
-  std::int64_t row = 0;
-  for (const std::int64_t of : {8, 9, 21}) {
-    EXPECT_LT(largest_difference(next.value().row_slice(row++, 1), all.output("logits").row_slice(of, 1)), 1e-5);
-  }
-}
-
 TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   auto section = decoder(false);
   randomise(section, 9);
@@ -180,13 +168,51 @@ TEST_P(VisionLanguage, exact_match_wants_every_target_of_a_sample) {
   EXPECT_THROW((void)training.forward().metric_sum("exact_match"), std::out_of_range) << "in validation only";
 }
 
+/// A chain's sections, frozen, that answer with a prompt's likeliest tokens.
+class Answering {
+ public:
+  explicit Answering(const Bench& bench, DecoderFamily family)
+      : reader_(*bench.ops, {copy<VisionEncoder>(bench, "vision", {tiny_vision(PatchPositions::grid), {}}), DType::f32},
+                {copy<Projector>(bench, "projector", {{16, 16, 0.02}, {}, {}}), DType::f32}),
+        generator_(*bench.ops, copy<VisionLanguageDecoder>(bench, "decoder", {tiny_decoder(family), {}, {}}),
+                   DType::f32) {}
+
+  std::vector<std::int32_t> answer(const std::vector<std::int32_t>& prompt, const Pictures* pictures,
+                                   const ContinuationLimits& limits) {
+    Tensor visual;
+    const auto rows = std::ranges::count(prompt, image_token);
+    if (pictures != nullptr) visual = reader_.read(pictures->pixel_tensor(), pictures->place_tensor(), rows);
+    TokenSampler likeliest({});
+    std::vector<std::int32_t> tokens;
+    generator_.continue_prompt(
+        prompt, limits, likeliest, [&](std::int32_t token) { tokens.push_back(token); }, visual);
+    return tokens;
+  }
+
+ private:
+  /// Returns a section with the values that Chain gives it.
+  template <class Type>
+  static std::unique_ptr<Type> copy(const Bench& bench, const std::string& name,
+                                    const typename Type::Options& options) {
+    auto section = std::make_unique<Type>(bench.context(name, false), options);
+    randomise(*section, 21);
+    if (name == "projector") {
+      for (float& value : section->parameters().values()) value *= 3;
+      section->parameters().values_changed();
+    }
+    return section;
+  }
+
+  ImageReader reader_;
+  TextGenerator generator_;
+};
+
 TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
   Chain chain(bench, GetParam(), PatchPositions::grid, false);
+  Answering answering(bench, GetParam());
   const Pictures one = Pictures::random(6, {{{2, 2}}}, 2);
   const std::vector<std::int32_t> question = {5, -1, -1, -1, -1, 11, 30};
-  const VisionLanguageModel model{&chain.vision, DType::f32, &chain.projector, DType::f32, &chain.decoder, DType::f32};
-  const Prompt prompt{question, one.pixel_tensor(), one.place_tensor()};
-  const std::vector<std::int32_t> answer = generate(*bench.ops, model, prompt, {.max_tokens = 6});
+  const std::vector<std::int32_t> answer = answering.answer(question, &one, {6, {}});
   ASSERT_EQ(answer.size(), 6u);
   std::vector<std::int32_t> tokens = question, targets(question.size() - 1, -1);
   tokens.insert(tokens.end(), answer.begin(), answer.end() - 1);
@@ -199,22 +225,53 @@ TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
   const Pictures other = Pictures::random(7, {{{2, 2}}}, 2);
   const Connect show_other = [&](MicroBatch& pass) { other.connect(pass); };
   EXPECT_NE(evaluate(bench, chain, told, show_other), evaluate(bench, chain, told, show)) << "it does look";
+  EXPECT_EQ(answering.answer(question, &one, {6, {}}), answer) << "one prompt leaves nothing to the next";
 
   const auto end = std::find(answer.begin(), answer.end(), answer[3]);  // the first occurrence of this token
-  const std::vector<std::int32_t> cut = generate(*bench.ops, model, prompt, {.max_tokens = 6, .end_token = answer[3]});
+  const std::vector<std::int32_t> cut = answering.answer(question, &one, {6, {answer[3]}});
   EXPECT_TRUE(std::ranges::equal(cut, std::span(answer.begin(), end))) << "an end token is not part of the answer";
 }
 
-TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_beyond_the_model_is_refused) {
-  Chain chain(bench, GetParam(), PatchPositions::grid, false);
-  VisionLanguageModel model;
-  model.decoder = &chain.decoder;
-  const std::vector<std::int32_t> question(30, 7), too_long(33, 7), nothing;
-  EXPECT_EQ(generate(*bench.ops, model, {question, {}, {}}, {.max_tokens = 10}).size(), 3u) << "positions 30, 31, 32";
-  EXPECT_THROW((void)generate(*bench.ops, model, {too_long, {}, {}}), JobError);
-  EXPECT_THROW((void)generate(*bench.ops, model, {nothing, {}, {}}), JobError);
+TEST_P(VisionLanguage, a_prompt_in_blocks_has_the_answer_of_a_whole_one) {  // GN-1
+  DecoderConfig config = tiny_decoder(GetParam());
+  config.positions = 600;
+  const auto model = [&] {
+    auto section = std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
+                                                           VisionLanguageDecoder::Options{config, {}, {}});
+    randomise(*section, 9);
+    return section;
+  };
+  std::vector<std::int32_t> tokens = Batch::random(5, {540}, 37).tokens;
+  std::fill(tokens.begin() + 500, tokens.begin() + 524, image_token);  // on both sides of a block's end
+  const OwnedTensor visual = random_tensor(3, 24, config.width);
+  TextGenerator generator(*bench.ops, model(), DType::f32);
+  TokenSampler likeliest({});
+  std::vector<std::int32_t> targets(tokens.size() - 1, ignored_target), told = tokens;
+  generator.continue_prompt(
+      tokens, {5, {}}, likeliest,
+      [&](std::int32_t token) {
+        targets.push_back(token);
+        told.push_back(token);
+      },
+      visual);
+  told.pop_back();
+  Batch batch(told, targets, {0, static_cast<std::int32_t>(told.size())});
+  batch.with_patches({24});
+  const std::unique_ptr<VisionLanguageDecoder> whole = model();
+  MicroBatch pass(bench, *whole, batch, Pass::evaluate);
+  pass.connect("visual", visual);
+  EXPECT_EQ(pass.forward().metric_sum("exact_match").sum, 1);
+}
+
+TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_that_does_not_fit_is_refused) {
+  Answering answering(bench, GetParam());
+  const std::vector<std::int32_t> question(30, 7), too_long(33, 7), nothing, seeing{5, -1, -1, -1, 7};
+  EXPECT_EQ(answering.answer(question, nullptr, {10, {}}).size(), 3u) << "positions 30, 31, 32";
+  EXPECT_THROW((void)answering.answer(too_long, nullptr, {}), JobError);
+  EXPECT_THROW((void)answering.answer(nothing, nullptr, {}), JobError);
+  EXPECT_THROW((void)answering.answer(seeing, nullptr, {}), JobError);
   const Pictures one = Pictures::random(6, {{{2, 2}}}, 2);
-  EXPECT_THROW((void)generate(*bench.ops, model, {question, one.pixel_tensor(), one.place_tensor()}), JobError);
+  EXPECT_THROW((void)answering.answer(seeing, &one, {}), JobError) << "3 image tokens, 4 rows";
 }
 
 INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values(DecoderFamily::gpt2, DecoderFamily::llama),
