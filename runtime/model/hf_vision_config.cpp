@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/hf_vision_config.hpp"
 
+#include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_keys.hpp"
+#include "runtime/model/vision_part.hpp"
 
 namespace maestro {
 
 namespace {
 
-constexpr const char* tanh_gelu = "gelu_pytorch_tanh";
 constexpr const char* own_encoder = "maestro_vision";
 constexpr const char* own_projector = "maestro_projector";
 
@@ -19,40 +20,27 @@ void read_positions(const HfKeys& keys, VisionConfig& config) {
     config.max_grid = keys.size("max_grid");
     return;
   }
-  if (keys.find("max_patches")) {
-    config.max_patches = keys.size("max_patches");
-    if (keys.find("table_columns")) config.columns = keys.size("table_columns");
-    return;
-  }
-  const std::int64_t side = keys.size("image_size", 224) / config.patch;
-  if (side < 1) keys.fail("image_size", "smaller than patch_size = " + std::to_string(config.patch));
-  config.max_patches = side * side;
-  config.columns = side;
+  if (!keys.find("max_patches")) return read_square_table(keys, siglip_class, config);
+  config.max_patches = keys.size("max_patches");
+  if (keys.find("table_columns")) config.columns = keys.size("table_columns");
 }
 
 VisionConfig encoder_of(const HfKeys& keys) {
-  keys.require_text("hidden_act", tanh_gelu, {tanh_gelu, "gelu_new", "gelu_fast"});
-  keys.require_absent("quantization_config");
-  if (keys.size("num_channels", 3) != 3) keys.find("num_channels").refuse("is not supported; only 3 is");
-  VisionConfig config;
-  config.stored = true;
-  config.layers = keys.size("num_hidden_layers", 12, 1, most_layers);
-  config.width = keys.size("hidden_size", 768);
-  config.heads = keys.size("num_attention_heads", 12);
-  config.ffn = keys.size("intermediate_size", 3072);
-  config.patch = keys.size("patch_size", 16);
-  config.norm_epsilon = keys.positive("layer_norm_eps", 1e-6);
-  config.init_std = keys.positive("initializer_range", 0.02);
-  if (config.width % config.heads != 0) {
-    keys.fail("num_attention_heads",
-              std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+  VisionConfig config = read_encoder(keys, siglip_class);
+  if (keys.find("model_type").json() == own_encoder) {
+    config.class_row = keys.flag("class_row", false);
+    config.pre_norm = keys.flag("pre_norm", false);
+    config.last_norm = keys.flag("last_norm", true);
+    config.patch_bias = keys.flag("patch_bias", true);
+    config.layers_run = keys.size("layers_run", 0, 0, config.layers);
   }
   read_positions(keys, config);
+  refuse_unknown_encoder_keys(keys);
   return config;
 }
 
 VisionConfig vision_of(const HfKeys& keys) {
-  keys.require_text("model_type", "(none)", {"siglip_vision_model", "siglip", own_encoder});
+  keys.require_text("model_type", "(none)", {siglip_class.type.data(), "siglip", own_encoder});
   return encoder_of(keys.find("model_type").text() == "siglip" ? keys.inside("vision_config") : keys);
 }
 
@@ -61,41 +49,49 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
   return inside.find("hidden_size") ? inside.size("hidden_size") : 0;
 }
 
-/// Refuses a LLaVA unless its projector takes all features of the last layer. Absent keys have the library's defaults,
-/// except in files that earlier versions of this program wrote.
-void check_features(const HfKeys& keys) {
-  const bool of_maestro = !keys.inside("vision_config").has("model_type") && !keys.find("vision_feature_layer") &&
-                          !keys.find("vision_feature_select_strategy");
-  if (of_maestro) return;
-  const JsonValue layer = keys.find("vision_feature_layer");
-  if (layer.json() != -1) layer.refuse("is not supported; only the last layer, -1, is");
-  keys.require_text("vision_feature_select_strategy", "default", {"full"});
-}
-
 ProjectorConfig projector_of(const HfKeys& keys) {
   keys.require_text("model_type", "(none)", {"llava", own_projector});
-  keys.require_text("projector_hidden_act", "gelu", {tanh_gelu, "gelu_new", "gelu_fast"});
-  keys.require_flag("multimodal_projector_bias", true);
   keys.require_absent("quantization_config");
   ProjectorConfig config;
-  if (keys.find("model_type").text() == "llava") {
-    check_features(keys);
-    config.of_llava = static_cast<bool>(keys.find("vision_feature_layer"));
-  }
+  config.activation = read_gelu(keys, "projector_hidden_act", GeluKind::tanh);
+  config.biases = keys.flag("multimodal_projector_bias", true);
   config.vision_width = width_in(keys, "vision_config");
   config.width = width_in(keys, "text_config");
   config.init_std = keys.positive("initializer_range", 0.02);
+  config.join = keys.size("join", 1, 1, 1 << 16);
+  config.products = keys.size("products", 2, 1, 2);
+  config.tile_rows = keys.size("tile_rows", 0, 0);
+  config.newline = keys.flag("newline", false);
+  keys.refuse_unknown([](std::string_view key) {
+    return ignored_hf_key(key) || key == "vision_config" || key == "text_config" || key == "tie_word_embeddings";
+  });
   return config;
+}
+
+/// Returns whether an earlier version of this program wrote a projector under the name llava.
+bool is_own_llava(std::string_view text, std::string_view where) {
+  const auto own = parse_hf_keys(text, where, [](const HfKeys& keys) {
+    const nlohmann::json& vision = keys.find("vision_config").json();
+    return vision.size() == 1 && vision.contains("hidden_size") && !keys.find("vision_feature_layer");
+  });
+  return own && *own;
 }
 
 }  // namespace
 
 Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, vision_of);
+  const auto type = hf_model_type(text, where);
+  if (!type || !has_vision_part(*type)) return parse_hf_keys(text, where, vision_of);
+  const auto part = parse_vision_part(text, where);
+  return part ? Result<VisionConfig>(part->encoder) : part.error();
 }
 
 Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, projector_of);
+  const auto type = hf_model_type(text, where);
+  if (!type || !has_vision_part(*type) || (*type == "llava" && is_own_llava(text, where)))
+    return parse_hf_keys(text, where, projector_of);
+  const auto part = parse_vision_part(text, where);
+  return part ? Result<ProjectorConfig>(part->projector) : part.error();
 }
 
 Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path) {
@@ -110,11 +106,14 @@ Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& pa
 
 std::string hf_vision_config_text(const VisionConfig& config) {
   const bool grid = config.positions == PatchPositions::grid;
-  const bool siglip = !grid && config.columns > 0 && config.columns * config.columns == config.max_patches;
+  const bool square = !grid && config.columns > 0 && config.columns * config.columns == config.max_patches;
+  const bool usual = !config.class_row && !config.pre_norm && config.last_norm && config.patch_bias &&
+                     config.run_layers() == config.layers;
+  const bool siglip = square && usual;
   nlohmann::ordered_json out;
   if (siglip) out["architectures"] = {"SiglipVisionModel"};
-  out["model_type"] = siglip ? "siglip_vision_model" : own_encoder;
-  out["hidden_act"] = tanh_gelu;
+  out["model_type"] = siglip ? siglip_class.type : own_encoder;
+  out["hidden_act"] = hf_name_of(config.activation);
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;
   out["num_attention_heads"] = config.heads;
@@ -125,6 +124,13 @@ std::string hf_vision_config_text(const VisionConfig& config) {
   out["initializer_range"] = config.init_std;
   out["attention_dropout"] = 0.0;
   out["vision_use_head"] = false;
+  if (!usual) {
+    out["class_row"] = config.class_row;
+    out["pre_norm"] = config.pre_norm;
+    out["last_norm"] = config.last_norm;
+    out["patch_bias"] = config.patch_bias;
+    out["layers_run"] = config.layers_run;
+  }
   if (grid) {
     out["position_tables"] = "2d";
     out["max_grid"] = config.max_grid;
@@ -141,9 +147,14 @@ std::string hf_vision_config_text(const VisionConfig& config) {
 std::string hf_projector_config_text(const ProjectorConfig& config) {
   nlohmann::ordered_json out;
   out["model_type"] = own_projector;
-  out["projector_hidden_act"] = tanh_gelu;
-  out["multimodal_projector_bias"] = true;
+  out["projector_hidden_act"] = hf_name_of(config.activation);
+  out["multimodal_projector_bias"] = config.biases;
   out["initializer_range"] = config.init_std;
+  const ProjectorConfig usual;
+  if (config.join != usual.join) out["join"] = config.join;
+  if (config.products != usual.products) out["products"] = config.products;
+  if (config.tile_rows != usual.tile_rows) out["tile_rows"] = config.tile_rows;
+  if (config.newline) out["newline"] = true;
   out["vision_config"] = {{"hidden_size", config.vision_width}};
   out["text_config"] = {{"hidden_size", config.width}};
   return out.dump(2) + "\n";

@@ -4,14 +4,13 @@
 // siglip_vision_model (transformers SiglipVisionConfig), also as vision_config of a complete model (model_type siglip):
 //   num_hidden_layers, hidden_size, num_attention_heads, intermediate_size, patch_size, image_size, layer_norm_eps,
 //   hidden_act.
-// maestro_vision: the same keys for encoders with positions that SigLIP lacks, so that no other program mistakes them
-// for a SigLIP: position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the
-// table has a fixed number of columns. Also read from siglip_vision_model, as earlier versions wrote it.
-// llava (transformers LlavaConfig), for its projector: vision_config.hidden_size, text_config.hidden_size,
-//   projector_hidden_act, multimodal_projector_bias. vision_feature_layer and vision_feature_select_strategy select the
-//   features; -1 and "full" are nearest to the output of a vision section.
-// maestro_projector: a projector on the features of a maestro encoder. Earlier versions wrote it as a llava with a
-//   vision_config that lacks model_type.
+// maestro_vision: the same keys for all other encoders, so that no other program mistakes them for a SigLIP:
+//   position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the table has a
+//   fixed number of columns; class_row, pre_norm, last_norm, patch_bias, layers_run. Positions are also read from
+//   siglip_vision_model, as earlier versions wrote it.
+// maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline. Earlier
+//   versions wrote it as a llava with a vision_config that lacks model_type.
+// Both parts are also read from the config.json of a vision-language model (vision_part.hpp).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/gelu_kind.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -29,7 +29,7 @@ enum class PatchPositions : std::uint8_t {
   grid      ///< "2d": the sum of a row table and a column table, as in NaViT (Dehghani et al. 2023, section 2.1)
 };
 
-/// Shape of a vision transformer: layer norm before each branch, biases, tanh GELU, attention within each image.
+/// Shape of a vision transformer: layer norm before each branch, biases, attention within each tile.
 struct VisionConfig {
   std::int64_t layers = 6;
   std::int64_t width = 256;
@@ -43,25 +43,45 @@ struct VisionConfig {
   std::int64_t max_grid = 128;   ///< limit of patch rows and of patch columns in an image, for "2d" positions
   double norm_epsilon = 1e-6;
   double init_std = 0.02;
+  GeluKind activation = GeluKind::tanh;
+  bool class_row = false;       ///< each tile has a row with a learned embedding (CLIP, Radford et al. 2021)
+  bool pre_norm = false;        ///< a norm before the first layer
+  bool last_norm = true;        ///< a norm after the last layer
+  bool patch_bias = true;       ///< a bias in the product of patches
+  std::int64_t layers_run = 0;  ///< layers that the features need; 0: all
+
+  /// Returns the number of layers that are computed.
+  [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }
+  bool operator==(const VisionConfig&) const = default;
 };
 
-/// A projector from vision features to a decoder's width: linear, tanh GELU, linear, as LLaVA 1.5 (Liu et al. 2023).
+/// A projector from vision features to a decoder's width: linear, GELU, linear, as LLaVA 1.5 (Liu et al. 2023), or a
+/// single linear product, as Idefics3 (Laurencon et al. 2024).
 struct ProjectorConfig {
-  std::int64_t vision_width = 0;  ///< input columns; 0: absent in the file
+  std::int64_t vision_width = 0;  ///< columns of a feature; 0: absent in the file
   std::int64_t width = 0;         ///< output columns; 0: absent in the file
   double init_std = 0.02;
-  bool of_llava = false;  ///< learned on hidden states before the encoder's final norm
+  std::int64_t join = 1;                 ///< features that become one row, side by side: patches of a block
+  std::int64_t products = 2;             ///< linear products: 1 or 2
+  GeluKind activation = GeluKind::tanh;  ///< function between two products
+  bool biases = true;
+  std::int64_t tile_rows = 0;  ///< rows of a tile if the first, its class row, is dropped; 0: all rows are used
+  bool newline = false;        ///< a learned row ends each row of an image's grid (LLaVA-OneVision)
+
+  bool operator==(const ProjectorConfig&) const = default;
 };
 
-/// Parses a config.json. Errors (invalid_argument) as parse_hf_config. Absent keys take the defaults of transformers.
+/// Parses a config.json, also of a vision-language model (vision_part.hpp). Errors (invalid_argument) as
+/// parse_hf_config. Absent keys take the defaults of transformers.
 [[nodiscard]] Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where);
 [[nodiscard]] Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where);
 /// Parses a file, or a folder's config.json.
 [[nodiscard]] Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path);
 [[nodiscard]] Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path);
 
-/// Returns pretty-printed JSON that the parsers above read back as the same model. If the learned table's grid is a
-/// square, transformers loads the encoder as a SiglipVisionModel without its pooling head; it refuses all others.
+/// Returns pretty-printed JSON that the parsers above read back as the same model. If the encoder is a SigLIP's whose
+/// table is for square images, transformers loads it as a SiglipVisionModel without its pooling head; it refuses all
+/// others.
 [[nodiscard]] std::string hf_vision_config_text(const VisionConfig& config);
 [[nodiscard]] std::string hf_projector_config_text(const ProjectorConfig& config);
 

@@ -60,6 +60,11 @@ Projector::Projector(const SectionContext& context, const Options& options)
   if (config_.vision_width < 1 || config_.width < 1) {
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
+  const ProjectorConfig usual;
+  if (config_.join != 1 || config_.products != 2 || config_.activation != usual.activation || !config_.biases ||
+      config_.tile_rows != 0 || config_.newline) {
+    throw JobError(context.name + ": only two products with biases and a tanh GELU are supported");
+  }
   check_uncut(context.name, context.stage, "a projector has no layers to cut");
   // Parts of the middle layer may differ in size, like parts of a vocabulary.
   const CutSizes sizes{.vocabulary = config_.width, .vocabulary_name = "a width"};
@@ -104,13 +109,6 @@ Cost Projector::cost(const SampleShape& sample) const {
 
 bool Projector::ignores(std::string_view stored_name) const {
   return !stored_name.starts_with("multi_modal_projector.");
-}
-
-std::vector<std::string> Projector::notes() const {
-  if (!config_.of_llava) return {};
-  return {
-      "these weights are from LLaVA, whose projector reads hidden states before the encoder's last norm; here it reads "
-      "them after that norm"};
 }
 
 void Projector::freeze() {

@@ -42,7 +42,6 @@ class Projector final : public Section {
   /// Returns true for the other parts of a vision-language model.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
-  [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   [[nodiscard]] bool runs_dry() const override { return true; }
   [[nodiscard]] ProductParameters products() override { return {{first_.weight, second_.weight}}; }

@@ -105,6 +105,9 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
   if (config.width % config.heads != 0) {
     refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
   }
+  const bool plain = !config.class_row && !config.pre_norm && config.last_norm && config.patch_bias &&
+                     config.layers_run == 0 && config.activation == GeluKind::tanh;
+  if (!plain) refuse(section, "encoders with a class row, other norms, layers or activations are not supported");
   check_patches(section, config, data);
   const bool by_own_columns = config.positions == PatchPositions::learned && config.columns == 0;
   const PatchGrid most{data.pictures.rows, data.pictures.columns};

@@ -23,17 +23,7 @@ constexpr std::string_view large_text = R"({
   "model_type": "siglip", "text_config": {"hidden_size": 1152},
   "vision_config": {"hidden_size": 1152, "image_size": 384, "intermediate_size": 4304, "num_attention_heads": 16,
     "num_hidden_layers": 27, "patch_size": 14}})";
-// As published for llava-hf/llava-1.5-7b-hf, whose activation is the exact GELU.
-constexpr std::string_view llava_text = R"({
-  "model_type": "llava", "projector_hidden_act": "gelu", "text_config": {"model_type": "llama"},
-  "vision_config": {"hidden_size": 1024, "patch_size": 14}, "vision_feature_layer": -2})";
-
-/// Returns the only supported LLaVA projector: tanh GELU, all features of the last layer.
-std::string supported_llava() {
-  const std::string text = replaced(llava_text, "\"gelu\"", "\"gelu_pytorch_tanh\"");
-  return replaced(text, "\"vision_feature_layer\": -2",
-                  "\"vision_feature_layer\": -1, \"vision_feature_select_strategy\": \"full\"");
-}
+constexpr std::string_view llava_text = R"({"model_type": "llava"})";
 
 template <class Config>
 std::string refusal(const Result<Config>& config) {
@@ -137,7 +127,8 @@ TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   const auto changed = [](const char* key) {
     return vision_refusal(replaced(base_text, R"("model_type": "siglip_vision_model")", key));
   };
-  EXPECT_THAT(changed(R"("hidden_act": "gelu")"), HasSubstr("vision_config.hidden_act = \"gelu\" is not supported"));
+  EXPECT_THAT(changed(R"("hidden_act": "silu")"), HasSubstr("vision_config.hidden_act = \"silu\" is not supported"));
+  EXPECT_THAT(changed(R"("strange_scale": 2)"), HasSubstr("vision_config.strange_scale = 2 is unknown here"));
   EXPECT_THAT(changed(R"("num_channels": 1)"), HasSubstr("num_channels"));
   EXPECT_THAT(changed(R"("num_attention_heads": 7)"), HasSubstr("7 does not divide the width 768"));
   EXPECT_THAT(changed(R"("image_size": 8)"), HasSubstr("image_size: smaller than patch_size = 16"));
@@ -149,47 +140,54 @@ TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_THAT(vision_refusal("[]"), HasSubstr("expected an object, got []"));
 }
 
-TEST(HfProjectorConfig, reads_the_widths_that_the_file_states) {
-  const ProjectorConfig config = parse_hf_projector_config(supported_llava(), "config.json").value_or_throw();
-  EXPECT_EQ(config.vision_width, 1024);
-  EXPECT_EQ(config.width, 0) << "not stated";
-  EXPECT_TRUE(config.of_llava);
-  const ProjectorConfig again =
-      parse_hf_projector_config(hf_projector_config_text({12, 34, 0.02}), "config.json").value_or_throw();
-  EXPECT_EQ(again.vision_width, 12);
-  EXPECT_EQ(again.width, 34);
-  EXPECT_FALSE(again.of_llava);
+TEST(HfVisionConfig, an_encoder_that_differs_from_siglip_reads_back_as_itself) {
+  VisionConfig config;
+  config.ffn = 1024;
+  config.max_patches = 16;
+  config.columns = 4;
+  config.stored = true;
+  const auto again = [&] { return parse_hf_vision_config(hf_vision_config_text(config), "config.json"); };
+  for (const GeluKind kind : {GeluKind::tanh, GeluKind::erf, GeluKind::quick}) {
+    config.activation = kind;
+    EXPECT_EQ(again().value_or_throw(), config) << static_cast<int>(kind);
+    EXPECT_THAT(hf_vision_config_text(config), HasSubstr("siglip_vision_model"));
+  }
+  config.class_row = config.pre_norm = true;
+  config.last_norm = config.patch_bias = false;
+  config.layers_run = 5;
+  EXPECT_EQ(again().value_or_throw(), config);
+  EXPECT_THAT(hf_vision_config_text(config), HasSubstr("maestro_vision"));
 }
 
 TEST(HfProjectorConfig, what_is_written_is_no_llava_and_what_earlier_versions_wrote_as_one_is_read) {
-  const std::string written = hf_projector_config_text({12, 34, 0.02});
+  ProjectorConfig config;
+  config.vision_width = 12;
+  config.width = 34;
+  const std::string written = hf_projector_config_text(config);
   EXPECT_EQ(hf_model_type(written, "config.json").value_or_throw(), "maestro_projector");
+  EXPECT_EQ(parse_hf_projector_config(written, "config.json").value_or_throw(), config);
   const std::string earlier = replaced(written, "maestro_projector", "llava");
-  const ProjectorConfig config = parse_hf_projector_config(earlier, "config.json").value_or_throw();
-  EXPECT_EQ(config.vision_width, 12);
-  EXPECT_FALSE(config.of_llava);
+  EXPECT_EQ(parse_hf_projector_config(earlier, "config.json").value_or_throw(), config);
+  config.join = 4;
+  config.products = 1;
+  config.activation = GeluKind::erf;
+  config.biases = false;
+  config.tile_rows = 17;
+  config.newline = true;
+  EXPECT_EQ(parse_hf_projector_config(hf_projector_config_text(config), "config.json").value_or_throw(), config);
 }
 
 TEST(HfProjectorConfig, variants_that_would_be_computed_wrongly_are_refused) {
-  EXPECT_THAT(projector_refusal(llava_text), HasSubstr("projector_hidden_act = \"gelu\" is not supported"));
-  const std::string good = supported_llava();
-  EXPECT_EQ(projector_refusal(good), "accepted");
-  EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": -2")),
-              HasSubstr("vision_feature_layer = -2 is not supported; only the last layer, -1, is"));
-  EXPECT_THAT(projector_refusal(replaced(good, ": -1", ": [-2, -5]")), HasSubstr("vision_feature_layer = [-2,-5]"));
-  EXPECT_THAT(projector_refusal(replaced(good, "\"vision_feature_layer\": -1, ", "")),
-              HasSubstr("vision_feature_layer (absent) is not supported"))
-      << "the library's default";
-  EXPECT_THAT(projector_refusal(replaced(good, "\"full\"", "\"default\"")),
-              HasSubstr("vision_feature_select_strategy = \"default\" is not supported; these are: full"));
-  EXPECT_THAT(projector_refusal(replaced(good, ", \"vision_feature_select_strategy\": \"full\"", "")),
-              HasSubstr("vision_feature_select_strategy (absent) is not supported"));
-  EXPECT_THAT(projector_refusal(replaced(good, "\"patch_size\": 14", "\"model_type\": \"siglip_vision_model\"")),
-              "accepted");
-  for (const char* key : {"\"multimodal_projector_bias\": false", "\"quantization_config\": {}"}) {
-    EXPECT_THAT(projector_refusal(replaced(good, "{", "{" + std::string(key) + ", ")),
-                HasSubstr(std::string(key).substr(1, 12)));
-  }
+  const std::string good = replaced(replaced(hf_projector_config_text({}), ": 0\n", ": 8\n"), ": 0\n", ": 8\n");
+  const auto changed = [&](const char* key) {
+    return projector_refusal(replaced(good, "{", "{" + std::string(key) + ","));
+  };
+  EXPECT_EQ(projector_refusal(replaced(good, "gelu_pytorch_tanh", "gelu")), "accepted");
+  EXPECT_THAT(projector_refusal(replaced(good, "gelu_pytorch_tanh", "relu")),
+              HasSubstr("projector_hidden_act = \"relu\" is not supported"));
+  EXPECT_THAT(changed("\"quantization_config\": {\"bits\": 4}"), HasSubstr("quantization_config"));
+  EXPECT_THAT(changed("\"products\": 3"), HasSubstr("products: expected a whole number from 1 to 2"));
+  EXPECT_THAT(changed("\"strange_scale\": 2"), HasSubstr("strange_scale = 2 is unknown here"));
   EXPECT_THAT(projector_refusal(base_text), HasSubstr("model_type = \"siglip\""));
 }
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the model in a folder turns the tiles of an image into rows.
+#pragma once
+
+#include <filesystem>
+
+#include "runtime/images/image_settings.hpp"
+
+namespace maestro {
+
+/// Reads a folder's config.json: llava, llava_onevision, smolvlm, idefics3. Errors (invalid_argument, not_found) name
+/// the file and the key: a model of another type, as parse_vision_part, canvases that differ from the image
+/// processor's.
+[[nodiscard]] Result<EncoderGrid> read_encoder_grid(const std::filesystem::path& folder);
+
+/// Reads the id of the token that stands for a row of an image in a text: image_token_id or image_token_index of
+/// config.json. Errors as read_encoder_grid.
+[[nodiscard]] Result<std::int64_t> read_image_token(const std::filesystem::path& folder);
+
+}  // namespace maestro

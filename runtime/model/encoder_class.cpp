@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/encoder_class.hpp"
+
+#include <array>
+
+#include "runtime/model/decoder_config.hpp"
+
+namespace maestro {
+
+namespace {
+
+struct GeluName {
+  std::string_view name;
+  GeluKind kind;
+};
+// The first name of a kind is written. The first three compute the same function.
+constexpr GeluName gelu_names[] = {{"gelu_pytorch_tanh", GeluKind::tanh},
+                                   {"gelu_new", GeluKind::tanh},
+                                   {"gelu_fast", GeluKind::tanh},
+                                   {"gelu", GeluKind::erf},
+                                   {"quick_gelu", GeluKind::quick}};
+
+/// Keys that do not change an encoder's features: its pooling, its images' processor, other models' parts.
+bool has_no_effect(std::string_view key) {
+  constexpr std::array<std::string_view, 10> names{"dropout",
+                                                   "encoder_no_repeat_ngram_size",
+                                                   "initializer_factor",
+                                                   "logit_scale_init_value",
+                                                   "max_image_size",
+                                                   "model_type",
+                                                   "projection_dim",
+                                                   "size",
+                                                   "vision_use_head",
+                                                   "vocab_size"};
+  return ignored_hf_key(key) || std::ranges::find(names, key) != names.end();
+}
+
+}  // namespace
+
+GeluKind read_gelu(const HfKeys& keys, std::string_view key, GeluKind absent) {
+  std::vector<std::string> names;
+  for (const GeluName& each : gelu_names) names.emplace_back(each.name);
+  keys.require_text(key, hf_name_of(absent), names);
+  if (!keys.find(key)) return absent;
+  return std::ranges::find(gelu_names, keys.find(key).text(), &GeluName::name)->kind;
+}
+
+std::string_view hf_name_of(GeluKind kind) {
+  return std::ranges::find(gelu_names, kind, &GeluName::kind)->name;
+}
+
+VisionConfig read_encoder(const HfKeys& keys, const EncoderClass& defaults) {
+  keys.require_absent("quantization_config");
+  if (keys.size("num_channels", 3) != 3) keys.find("num_channels").refuse("is not supported; only 3 is");
+  VisionConfig config;
+  config.stored = true;
+  config.activation = read_gelu(keys, "hidden_act", defaults.activation);
+  config.layers = keys.size("num_hidden_layers", defaults.layers, 1, most_layers);
+  config.width = keys.size("hidden_size", defaults.width);
+  config.heads = keys.size("num_attention_heads", defaults.heads);
+  config.ffn = keys.size("intermediate_size", defaults.ffn);
+  config.patch = keys.size("patch_size", defaults.patch);
+  config.norm_epsilon = keys.positive("layer_norm_eps", defaults.norm_epsilon);
+  config.init_std = keys.positive("initializer_range", 0.02);
+  config.class_row = config.pre_norm = defaults.clip;
+  config.patch_bias = !defaults.clip;
+  if (config.width % config.heads != 0) {
+    keys.fail("num_attention_heads",
+              std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
+  }
+  return config;
+}
+
+void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionConfig& config) {
+  constexpr std::int64_t most_side = std::int64_t{1} << 20;
+  const std::int64_t side = keys.size("image_size", defaults.image, 1, most_side) / config.patch;
+  if (side < 1) keys.fail("image_size", "smaller than patch_size = " + std::to_string(config.patch));
+  config.max_patches = side * side;
+  config.columns = side;
+}
+
+void refuse_unknown_encoder_keys(const HfKeys& keys) {
+  keys.refuse_unknown(has_no_effect);
+}
+
+}  // namespace maestro

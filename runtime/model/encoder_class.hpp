@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configuration classes of vision encoders in transformers: their defaults, and the keys that they share. Only for
+// sources of runtime/model.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "runtime/model/hf_keys.hpp"
+#include "runtime/model/hf_vision_config.hpp"
+
+namespace maestro {
+
+/// Defaults of a class.
+struct EncoderClass {
+  std::string_view type;  ///< model_type
+  std::int64_t layers = 12;
+  std::int64_t width = 768;
+  std::int64_t heads = 12;
+  std::int64_t ffn = 3072;
+  std::int64_t image = 224;  ///< side of an image, pixels
+  std::int64_t patch = 16;
+  GeluKind activation = GeluKind::tanh;
+  double norm_epsilon = 1e-6;
+  bool clip = false;  ///< has a class row, a norm before the layers, and no patch bias
+};
+
+inline constexpr EncoderClass siglip_class{.type = "siglip_vision_model"};
+inline constexpr EncoderClass clip_class{
+    .type = "clip_vision_model", .patch = 32, .activation = GeluKind::quick, .norm_epsilon = 1e-5, .clip = true};
+/// The class of SmolVLM and Idefics3, whose model_type in files varies.
+inline constexpr EncoderClass smolvlm_class{.type = "smolvlm_vision", .width = 1152, .heads = 16, .patch = 32};
+
+/// Reads an encoder's keys except for its positions. Throws JobError for an unsupported value.
+[[nodiscard]] VisionConfig read_encoder(const HfKeys& keys, const EncoderClass& defaults);
+/// Reads the learned table for square images of image_size pixels into `config`.
+void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionConfig& config);
+/// Refuses the first key that no reader has read, unless it is known to have no effect on an encoder's features.
+void refuse_unknown_encoder_keys(const HfKeys& keys);
+
+/// Reads a GELU under one of its names. Throws JobError for another activation.
+[[nodiscard]] GeluKind read_gelu(const HfKeys& keys, std::string_view key, GeluKind absent);
+/// Returns the name in a config.json.
+[[nodiscard]] std::string_view hf_name_of(GeluKind kind);
+
+}  // namespace maestro

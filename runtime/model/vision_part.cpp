@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model/vision_part.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "runtime/model/encoder_class.hpp"
+#include "runtime/model/hf_keys.hpp"
+#include "runtime/model/text_part.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr EncoderClass encoder_classes[] = {clip_class, siglip_class};
+
+/// A vision-language model of transformers.
+struct Family {
+  std::string_view type;
+  bool joins = false;            ///< SmolVLM's connector; false: LLaVA's
+  bool fits = false;             ///< images are fitted into canvases
+  std::string_view image_token;  ///< key
+  std::int64_t image_token_id = 0;
+  EncoderClass encoder;  ///< class of a vision_config without model_type
+  EncoderClass absent;   ///< defaults if vision_config is absent
+};
+
+constexpr EncoderClass with_sizes(EncoderClass of, std::int64_t layers, std::int64_t width, std::int64_t ffn,
+                                  std::int64_t image) {
+  of.layers = layers;
+  of.width = width;
+  of.ffn = ffn;
+  of.heads = 16;
+  of.image = image;
+  of.patch = 14;
+  return of;
+}
+
+constexpr Family families[] = {{.type = "llava",
+                                .image_token = "image_token_index",
+                                .image_token_id = 32000,
+                                .encoder = clip_class,
+                                .absent = with_sizes(clip_class, 24, 1024, 4096, 336)},
+                               {.type = "llava_onevision",
+                                .fits = true,
+                                .image_token = "image_token_index",
+                                .image_token_id = 151646,
+                                .encoder = siglip_class,
+                                .absent = with_sizes(siglip_class, 26, 1152, 4304, 384)},
+                               {.type = "smolvlm",
+                                .joins = true,
+                                .image_token = "image_token_id",
+                                .image_token_id = 128257,
+                                .encoder = smolvlm_class,
+                                .absent = smolvlm_class},
+                               {.type = "idefics3",
+                                .joins = true,
+                                .image_token = "image_token_id",
+                                .image_token_id = 128257,
+                                .encoder = smolvlm_class,
+                                .absent = smolvlm_class}};
+
+const Family* family_of_type(std::string_view type) {
+  const auto found = std::ranges::find(families, type, &Family::type);
+  return found == std::ranges::end(families) ? nullptr : found;
+}
+
+const EncoderClass& class_of(const HfKeys& vision, const Family& family) {
+  const JsonValue type = vision.find("model_type");
+  if (!type || family.joins) return family.encoder;
+  std::vector<std::string> names;
+  for (const EncoderClass& each : encoder_classes) {
+    if (type.json() == each.type) return each;
+    names.emplace_back(each.type);
+  }
+  type.refuse_choice(names);
+}
+
+VisionConfig encoder_of(const HfKeys& root, const Family& family) {
+  const JsonValue stated = root.find("vision_config");
+  const HfKeys vision = root.inside("vision_config");
+  if (stated && !stated.json().is_object()) stated.expected("an object");
+  const EncoderClass& defaults = stated ? class_of(vision, family) : family.absent;
+  VisionConfig config = read_encoder(vision, defaults);
+  read_square_table(vision, defaults, config);
+  if (stated) refuse_unknown_encoder_keys(vision);
+  return config;
+}
+
+/// Reads the layer whose output is the features: k is the stream after k layers, and negative numbers count from the
+/// end, -1 being the last layer's.
+void read_feature_layer(const HfKeys& root, const Family& family, VisionConfig& config) {
+  JsonValue layer = root.find("vision_feature_layer");
+  if (layer.json().is_array()) {
+    const std::vector<JsonValue> items = layer.items();
+    if (items.size() != 1) layer.refuse("is not supported; only a single layer is");
+    layer = items.front();
+  }
+  const std::int64_t number = layer.whole_number(-config.layers - 1, config.layers, family.fits ? -1 : -2);
+  const std::int64_t run = number < 0 ? config.layers + 1 + number : number;
+  if (run == 0) {
+    layer.refuse("selects the input of the first of " + std::to_string(config.layers) +
+                 " layers, which is not supported");
+  }
+  config.layers_run = run == config.layers ? 0 : run;
+  config.last_norm = false;
+}
+
+void read_llava(const HfKeys& root, const Family& family, VisionPart& part) {
+  VisionConfig& encoder = part.encoder;
+  read_feature_layer(root, family, encoder);
+  constexpr const char* selection = "vision_feature_select_strategy";
+  const char* usual = family.fits ? "full" : "default";
+  root.require_text(selection, usual, {"default", "full"});
+  const bool drops = root.find(selection).text(usual) == "default";
+  if (drops && !encoder.class_row) {
+    root.find(selection).refuse("drops the first patch of an encoder without a class row; only \"full\" is supported");
+  }
+  if (drops) part.projector.tile_rows = encoder.max_patches + 1;
+  part.projector.activation = read_gelu(root, "projector_hidden_act", GeluKind::erf);
+  part.projector.biases = root.flag("multimodal_projector_bias", true);
+}
+
+void read_join(const HfKeys& root, VisionPart& part) {
+  const std::int64_t factor = root.size("scale_factor", 2, 1, 1 << 8);
+  const VisionConfig& encoder = part.encoder;
+  if (encoder.columns % factor != 0) {
+    root.fail("scale_factor", std::to_string(factor) + " does not divide the " + std::to_string(encoder.columns) +
+                                  " patches along an image's side");
+  }
+  part.projector.join = factor * factor;
+  part.projector.products = 1;
+  part.projector.biases = false;
+}
+
+std::vector<ImageCanvas> canvases_of(const HfKeys& root) {
+  const JsonValue pairs = root.find("image_grid_pinpoints");
+  std::vector<ImageCanvas> canvases;
+  constexpr std::int64_t most = 6, side = 384, largest = 1 << 20;
+  for (std::int64_t at = 0; !pairs && at < most * most; ++at) {
+    canvases.push_back({(at / most + 1) * side, (at % most + 1) * side});
+  }
+  for (const JsonValue& pair : pairs ? pairs.items() : std::vector<JsonValue>{}) {
+    const std::vector<JsonValue> sides = pair.items();
+    if (sides.size() != 2) pair.expected("a height and a width");
+    canvases.push_back({sides[0].whole_number(1, largest), sides[1].whole_number(1, largest)});
+  }
+  return canvases;
+}
+
+void read_fitting(const HfKeys& root, VisionPart& part) {
+  const JsonValue ratio = root.find("vision_aspect_ratio");
+  constexpr std::string_view start = "anyres_max_";
+  const std::string text = ratio.text("anyres_max_9");
+  const char* const end = text.data() + text.size();
+  std::int64_t most = 0;
+  const bool known = text.starts_with(start) && std::from_chars(text.data() + start.size(), end, most).ptr == end &&
+                     most >= 1 && most < 1000;
+  if (!known) ratio.refuse("is not supported; only anyres_max_K is, such as anyres_max_9");
+  part.most_tiles = most;
+  part.canvases = canvases_of(root);
+  part.projector.newline = true;
+  root.require_flag("use_image_newline_parameter", true);
+}
+
+/// Refuses keys of the root that neither this part nor the language model reads.
+void refuse_unknown_root(const HfKeys& root, const Family& family) {
+  const HfKeys text = root.inside("text_config");
+  const auto without_effect = [&](std::string_view key) {
+    constexpr std::array<std::string_view, 7> always{"text_config",      "tie_word_embeddings", "vocab_size",
+                                                     "image_seq_length", "ignore_index",        "video_token_index",
+                                                     "initializer_range"};
+    constexpr std::array<std::string_view, 4> joining{"image_seq_len", "perceiver_config", "image_processor",
+                                                      "hidden_size"};
+    const bool repeated = text.has(key) && text.find(key).json() == root.find(key).json();
+    return repeated || ignored_hf_key(key) || std::ranges::find(always, key) != always.end() ||
+           (family.joins && std::ranges::find(joining, key) != joining.end());
+  };
+  root.refuse_unknown(without_effect);
+}
+
+VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
+  const Family& family = *family_of_type(root.find("model_type").text());
+  root.require_absent("quantization_config");
+  VisionPart part;
+  part.encoder = encoder_of(root, family);
+  // The token's key has a second name in transformers.
+  const std::string_view other = family.joins ? "image_token_index" : "image_token_id";
+  const JsonValue token = root.find(family.image_token) ? root.find(family.image_token) : root.find(other);
+  part.image_token = token.whole_number(0, HfKeys::most_size, family.image_token_id);
+  part.projector.vision_width = part.encoder.width;
+  part.projector.width = text_width;
+  family.joins ? read_join(root, part) : read_llava(root, family, part);
+  if (family.fits) read_fitting(root, part);
+  refuse_unknown_root(root, family);
+  return part;
+}
+
+}  // namespace
+
+bool has_vision_part(std::string_view model_type) {
+  return family_of_type(model_type) != nullptr;
+}
+
+Result<VisionPart> parse_vision_part(std::string_view text, std::string_view where) {
+  const Result<std::string> language = language_model_config(text, where);
+  if (!language) return language.error();
+  const auto width = parse_hf_keys(*language, std::string(where) + ": text_config",
+                                   [](const HfKeys& keys) { return keys.size("hidden_size"); });
+  if (!width) return width.error();
+  return parse_hf_keys(text, where, [&](const HfKeys& root) { return part_of(root, *width); });
+}
+
+}  // namespace maestro

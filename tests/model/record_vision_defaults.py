@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Records the settings that transformers gives to vision-language models whose config.json leaves keys out.
+
+Usage: record_vision_defaults.py FILE. Writes a list of {"config": keys of a file, "expected": its settings}.
+"""
+
+import json
+import sys
+
+import transformers
+from transformers import AutoConfig
+
+ENCODERS = ("clip_vision_model", "siglip_vision_model", "smolvlm_vision", "idefics3_vision")
+SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "image_size", "patch_size",
+         "hidden_act", "layer_norm_eps")
+CONNECTOR = ("vision_feature_layer", "vision_feature_select_strategy", "projector_hidden_act",
+             "multimodal_projector_bias", "scale_factor", "vision_aspect_ratio", "image_grid_pinpoints")
+
+
+def expected(keys):
+    """Returns the settings of a model as transformers reads them."""
+    keys = json.loads(json.dumps(keys))
+    config = AutoConfig.for_model(keys.pop("model_type"), **keys)
+    vision = {key: getattr(config.vision_config, key) for key in SIZES}
+    found = {key: getattr(config, key) for key in CONNECTOR if hasattr(config, key)}
+    return {"vision": vision, "text_width": config.text_config.hidden_size, "image_token": config.image_token_id,
+            **found}
+
+
+def cases():
+    """Yields files with few keys."""
+    for model in ("llava", "llava_onevision", "smolvlm", "idefics3"):
+        absent = {"model_type": model, "text_config": {"hidden_size": 64, "num_attention_heads": 4}}
+        yield absent if model.startswith("llava") else {**absent, "scale_factor": 7}  # divides 224 / 32
+        yield {"model_type": model, "text_config": {}, "vision_config": {"patch_size": 14, "image_size": 56}}
+        for encoder in ENCODERS[:2] if model.startswith("llava") else ENCODERS[1:]:
+            vision = {"model_type": encoder, "hidden_act": "gelu", "image_size": 128, "num_hidden_layers": 5}
+            if model == "llava" and encoder == "siglip_vision_model":
+                yield {"model_type": model, "text_config": {}, "vision_config": vision, "image_token_index": 9,
+                       "vision_feature_select_strategy": "full", "vision_feature_layer": [-1]}
+            else:
+                key = "image_token_index" if model.startswith("llava") else "image_token_id"
+                yield {"model_type": model, "text_config": {}, "vision_config": vision, key: 9}
+
+
+def main(file):
+    """Writes the file."""
+    recorded = [{"config": case, "expected": expected(case)} for case in cases()]
+    lines = ",\n".join(json.dumps(case) for case in recorded)
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
