@@ -212,7 +212,7 @@ class Operators {
     add(
         "linear_gelu", bytes_of({x, w, y, pre}),
         [=, this, &forward] {
-          ops_.run(Linear{.x = x, .w = &forward, .bias = bias, .y = y, .activation = Activation::gelu, .pre = pre});
+          ops_.run(Linear{.x = x, .w = &forward, .bias = bias, .y = y, .activation = GeluKind::tanh, .pre = pre});
         },
         flops);
     add(

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "runtime/core/gelu_kind.hpp"
+
 #if defined(__CUDACC__)
 #define MAESTRO_HD __host__ __device__ __forceinline__
 #else
@@ -92,6 +94,55 @@ struct GeluOf {
   }
 };
 using Gelu = GeluOf<Scalar>;
+
+/// GELU by the normal distribution: x Phi(x).
+template <class Math>
+struct ErfGeluOf {
+  using Value = typename Math::Value;
+  static constexpr float root_of_half = 0.7071067811865476F;
+  static constexpr float peak = 0.3989422804014327F;  // 1 / sqrt(2 pi)
+
+  MAESTRO_HD static Value value(Value x) { return x * normal(x); }
+  MAESTRO_HD static Value slope(Value x) { return normal(x) + x * peak * Math::exponential(-0.5F * x * x); }
+
+ private:
+  /// Returns Phi(x) by a rational Chebyshev fit of erfc with relative error below 1.2e-7 (Press et al. 1992, 6.2).
+  MAESTRO_HD static Value normal(Value x) {
+    const Value z = root_of_half * Math::larger(x, -x);
+    const Value t = quotient(Value{} + 1.0F, 1.0F + 0.5F * z);
+    Value p = t * 0.17087277F - 0.82215223F;
+    p = p * t + 1.48851587F;
+    p = p * t - 1.13520398F;
+    p = p * t + 0.27886807F;
+    p = p * t - 0.18628806F;
+    p = p * t + 0.09678418F;
+    p = p * t + 0.37409196F;
+    p = p * t + 1.00002368F;
+    const Value tail = 0.5F * t * Math::exponential(p * t - 1.26551223F - z * z);
+    return x < Value{} ? tail : 1.0F - tail;
+  }
+};
+
+/// x sigmoid(1.702 x).
+template <class Math>
+struct QuickGeluOf {
+  using Value = typename Math::Value;
+  static constexpr float factor = 1.702F;
+
+  MAESTRO_HD static Value value(Value x) { return x * Math::sigmoid(factor * x); }
+  MAESTRO_HD static Value slope(Value x) {
+    const Value s = Math::sigmoid(factor * x);
+    return s + factor * x * s * (1.0F - s);
+  }
+};
+
+/// Calls body(form) with the functions of a kind.
+template <class Math, class Body>
+void with_gelu(GeluKind kind, Body body) {
+  if (kind == GeluKind::erf) return body(ErfGeluOf<Math>());
+  if (kind == GeluKind::quick) return body(QuickGeluOf<Math>());
+  body(GeluOf<Math>());
+}
 
 /// SwiGLU (Shazeer 2020): silu(gate) up.
 template <class Math>

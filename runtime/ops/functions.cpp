@@ -245,11 +245,12 @@ namespace {
 struct GeluNetwork {
   Var x, y;
   Affine in, out;
-  Block pre, inner;  // before and after the GELU
+  GeluKind activation;
+  Block pre, inner;  // before and after the activation
 };
 
 void gelu_network_backward(Tape& tape, const GeluNetwork& network) {
-  const auto& [x, y, in, out, pre, inner] = network;
+  const auto& [x, y, in, out, activation, pre, inner] = network;
   const OperatorTable& ops = tape.ops();
   const Block dy = tape.gradient_block(y);
   if (out.weight->trained()) {
@@ -261,7 +262,8 @@ void gelu_network_backward(Tape& tape, const GeluNetwork& network) {
   ops.run(LinearBackwardInput{.dy = dy.tensor(),
                               .w = &out.weight->packed(ops, tape.compute(), PackFor::backward_input),
                               .dx = dpre.tensor(),
-                              .pre = pre.tensor()});
+                              .pre = pre.tensor(),
+                              .activation = activation});
   if (in.weight->trained()) {
     ops.run(LinearBackwardWeight{
         .dy = dpre.tensor(), .x = x.value(), .dw = in.weight->gradient(), .dbias = gradient_of(in.bias)});
@@ -276,21 +278,21 @@ void gelu_network_backward(Tape& tape, const GeluNetwork& network) {
 
 }  // namespace
 
-Var gelu(Tape& tape, const Var& x) {
+Var gelu(Tape& tape, const Var& x, GeluKind kind) {
   check_pointwise("gelu", x.value());
   Var y = tape.output(x.value().shape(), x.value().dtype(), x.needs_gradient());
-  tape.ops().run(Gelu{.x = x.value(), .y = y.value()});
+  tape.ops().run(Gelu{.x = x.value(), .y = y.value(), .kind = kind});
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y] {
+  tape.record(y, [&tape, x, y, kind] {
     const Tape::Target dy = tape.gradient_target(y);  // last reader of dy: reuse its memory
-    tape.ops().run(GeluBackward{.dy = dy.tensor, .x = x.value(), .dx = dy.tensor});
+    tape.ops().run(GeluBackward{.dy = dy.tensor, .x = x.value(), .dx = dy.tensor, .kind = kind});
     tape.add_gradient(x, tape.gradient_block(y));
   });
   return y;
 }
 
-Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) {
-  if (in.adapter != nullptr || out.adapter != nullptr) return linear(tape, gelu(tape, linear(tape, x, in)), out);
+Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out, GeluKind kind) {
+  if (in.adapter != nullptr || out.adapter != nullptr) return linear(tape, gelu(tape, linear(tape, x, in), kind), out);
   const DType compute = tape.compute();
   const OperatorTable& ops = tape.ops();
   check_product("gelu_network", compute, x.value(), *in.weight, in.bias);
@@ -304,14 +306,16 @@ Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out) 
                  .w = &in.weight->packed(ops, compute, PackFor::forward),
                  .bias = value_of(in.bias),
                  .y = inner.tensor(),
-                 .activation = Activation::gelu,
+                 .activation = kind,
                  .pre = pre.tensor()});
   ops.run(Linear{.x = inner.tensor(),
                  .w = &out.weight->packed(ops, compute, PackFor::forward),
                  .bias = value_of(out.bias),
                  .y = y.value()});
   if (!y.needs_gradient()) return y;
-  tape.record(y, [&tape, x, y, in, out, pre, inner] { gelu_network_backward(tape, {x, y, in, out, pre, inner}); });
+  tape.record(y, [&tape, x, y, in, out, kind, pre, inner] {
+    gelu_network_backward(tape, {x, y, in, out, kind, pre, inner});
+  });
   return y;
 }
 

@@ -43,7 +43,7 @@ Var converted(Tape& tape, const Var& x, DType dtype);
 /// Keeps memory that recorded operators refer to, such as a layout's arrays, until the backward pass is complete.
 void keep(Tape& tape, const Block& memory);
 void keep(Tape& tape, std::shared_ptr<const void> memory);
-Var gelu(Tape& tape, const Var& x);
+Var gelu(Tape& tape, const Var& x, GeluKind kind = GeluKind::tanh);
 class LowRank;
 /// Parameters of a product or norm.
 struct Affine {
@@ -55,7 +55,7 @@ struct Affine {
 Var linear(Tape& tape, const Var& x, const Affine& affine);
 /// Returns (M, N) act = linear(gelu(linear(x, in)), out). Fuses the GELU and its gradient into the products if the
 /// backend supports that and neither has an adapter.
-Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out);
+Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out, GeluKind kind = GeluKind::tanh);
 /// Maps x (M, 2F) = [gate | up] to activation(gate) up, (M, F).
 Var glu(Tape& tape, const Var& x, GluGate gate);
 

@@ -67,6 +67,10 @@ std::int64_t gradients_of(const CrossEntropyHead& head) {
   return (head.dhidden.defined() ? 1 : 0) + (head.dhead.defined() ? 2 : 0);
 }
 
+std::int64_t kind_of(GeluKind kind) {
+  return static_cast<std::int64_t>(kind);
+}
+
 double head_bytes(const CrossEntropyHead& head) {
   return static_cast<double>(head.vocabulary * head.hidden.columns()) * sizeof(float) * (head.dhead.defined() ? 3 : 1);
 }
@@ -97,7 +101,7 @@ template <>
 OperatorCall call_of(const Linear& op, bool) {
   const std::int64_t m = op.x.rows(), n = op.y.columns(), k = op.x.columns();
   OperatorCall call =
-      made("linear", op.x.dtype(), {m, n, k, static_cast<std::int64_t>(op.activation), op.pre.defined() ? 1 : 0},
+      made("linear", op.x.dtype(), {m, n, k, op.activation ? 1 + kind_of(*op.activation) : 0, op.pre.defined() ? 1 : 0},
            product(m, n, k), {op.x, op.y, op.pre, op.bias});
   call.bytes += static_cast<double>(n * k) * static_cast<double>(size_of(op.x.dtype()));
   return call;
@@ -105,9 +109,9 @@ OperatorCall call_of(const Linear& op, bool) {
 template <>
 OperatorCall call_of(const LinearBackwardInput& op, bool) {
   const std::int64_t m = op.dy.rows(), n = op.dy.columns(), k = op.dx.columns();
-  OperatorCall call =
-      made("linear_backward_input", op.dy.dtype(), {m, n, k, op.accumulate ? 1 : 0, op.pre.defined() ? 1 : 0},
-           product(m, n, k), {op.dy, op.dx, op.pre});
+  OperatorCall call = made("linear_backward_input", op.dy.dtype(),
+                           {m, n, k, op.accumulate ? 1 : 0, op.pre.defined() ? 1 + kind_of(op.activation) : 0},
+                           product(m, n, k), {op.dy, op.dx, op.pre});
   call.bytes += static_cast<double>(n * k) * static_cast<double>(size_of(op.dy.dtype()));
   return call;
 }
@@ -136,11 +140,11 @@ OperatorCall call_of(const HeadNormBackward& op, bool) {
 }
 template <>
 OperatorCall call_of(const Gelu& op, bool) {
-  return pointwise("gelu", op.x, 12, {op.x, op.y});
+  return pointwise("gelu", op.x, 12, {op.x, op.y}, kind_of(op.kind));
 }
 template <>
 OperatorCall call_of(const GeluBackward& op, bool) {
-  return pointwise("gelu_backward", op.x, 20, {op.dy, op.x, op.dx});
+  return pointwise("gelu_backward", op.x, 20, {op.dy, op.x, op.dx}, kind_of(op.kind));
 }
 template <>
 OperatorCall call_of(const Glu& op, bool) {

@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "runtime/core/gelu_kind.hpp"
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/author_operators.hpp"
@@ -90,16 +92,14 @@ struct Put {
 
 // ---- matrix products (w is (N, K) row-major, as in Hugging Face `nn.Linear`) ----
 
-enum class Activation : std::uint8_t { none, gelu };
-
 /// y = activation(x w^T + bias).
 struct Linear {
   Tensor x{};  ///< (M, K) act
   const PackedWeight* w = nullptr;
-  Tensor bias{};  ///< (N) f32, or undefined
-  Tensor y{};     ///< (M, N) act; may be f32 while x is bf16
-  Activation activation = Activation::none;
-  Tensor pre{};  ///< (M, N) act, the values before the activation; or undefined
+  Tensor bias{};                         ///< (N) f32, or undefined
+  Tensor y{};                            ///< (M, N) act; may be f32 while x is bf16
+  std::optional<GeluKind> activation{};  ///< none: the identity
+  Tensor pre{};                          ///< (M, N) act, the values before the activation; or undefined
 };
 
 /// Computes dx = dy w, and with `pre` dx = dy w gelu'(pre).
@@ -109,6 +109,7 @@ struct LinearBackwardInput {
   Tensor dx{};                      ///< (M, K) act
   bool accumulate = false;          ///< not with `pre`
   Tensor pre{};                     ///< (M, K) act, or undefined
+  GeluKind activation = GeluKind::tanh;
 };
 
 /// Computes dw += dy^T x; dbias += dy's column sums.
@@ -198,10 +199,11 @@ struct HeadNormBackward {
 
 // ---- pointwise ----
 
-/// Tanh-approximated GELU (Hendrycks & Gimpel 2016; "gelu_new" in Hugging Face).
+/// y = gelu(x) (Hendrycks & Gimpel 2016).
 struct Gelu {
   Tensor x{};  ///< (M, C) act
   Tensor y{};  ///< (M, C) act
+  GeluKind kind = GeluKind::tanh;
 };
 
 /// Computes dx = dy * gelu'(x).
@@ -209,6 +211,7 @@ struct GeluBackward {
   Tensor dy{};
   Tensor x{};
   Tensor dx{};  ///< may be dy
+  GeluKind kind = GeluKind::tanh;
 };
 
 /// The gate's activation in a gated linear unit (Shazeer 2020): SwiGLU or, by tanh-approximated GELU, GEGLU.

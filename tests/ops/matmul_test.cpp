@@ -84,7 +84,7 @@ TEST_P(Products, every_number_of_rows_is_computed) {
     SCOPED_TRACE(m);
     const OwnedTensor x = act({m, k});
     const OwnedTensor y(GetParam().act, {m, n});
-    products_.linear(x, *forward, bias, y, Activation::none);
+    products_.linear(x, *forward, bias, y, {});
     Values wanted = multiply({x.values(), k, 1, w.values(), 1, k}, static_cast<std::size_t>(m), k, n);
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += bias.get(static_cast<std::int64_t>(i) % n);
     EXPECT_LT(worst_error(y.values(), wanted), tolerance(y));
@@ -135,7 +135,7 @@ TEST_P(Products, blocks_of_a_weight_agree_with_the_whole) {
     const auto rows = static_cast<std::int64_t>(n), columns = static_cast<std::int64_t>(k);
     const OwnedTensor w = random(DType::f32, {rows, columns}), x = act({m, columns}), dy = act({m, rows});
     const OwnedTensor y(GetParam().act, {m, rows}), dx(GetParam().act, {m, columns});
-    products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+    products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, {});
     EXPECT_LT(worst_error(y.values(), multiply({x.values(), k, 1, w.values(), 1, k}, m, k, n)), 2 * tolerance(y));
     products_.linear_backward_input(dy, *pack(w, PackFor::backward_input), dx, false);
     EXPECT_LT(worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, m, n, k)), 2 * tolerance(dx));
@@ -147,7 +147,7 @@ TEST_P(Products, no_rows_are_no_work) {
   const auto forward = pack(w, PackFor::forward);
   const OwnedTensor x(GetParam().act, {0, 4});
   const OwnedTensor y(GetParam().act, {0, 5});
-  products_.linear(x, *forward, Tensor(), y, Activation::none);
+  products_.linear(x, *forward, Tensor(), y, {});
   const OwnedTensor dw(DType::f32, {5, 4});
   products_.linear_backward_weight(y, x, dw, Tensor());
   EXPECT_EQ(dw.values(), Values(20, 0.0));
@@ -161,7 +161,7 @@ TEST_P(Products, panels_tile_a_vocabulary_and_agree_with_the_whole) {
   const auto forward = pack(w, PackFor::forward);
   const auto backward = pack(w, PackFor::backward_input);
   const OwnedTensor whole(DType::f32, {5, n});
-  products_.linear(x, *forward, Tensor(), whole, Activation::none);
+  products_.linear(x, *forward, Tensor(), whole, {});
   EXPECT_LT(worst_error(whole.values(), multiply({x.values(), k, 1, w.values(), 1, k}, 5, k, n)), 2e-5);
 
   const OwnedTensor dy = act({5, n});
@@ -193,18 +193,24 @@ TEST_P(Products, panels_tile_a_vocabulary_and_agree_with_the_whole) {
   EXPECT_LT(worst_error(dx.values(), multiply({dy.values(), n, 1, w.values(), k, 1}, 5, n, k)), 3 * tolerance(dx));
 }
 
-TEST_P(Products, a_gelu_is_applied_to_the_biased_product) {
+TEST_P(Products, every_gelu_is_applied_to_the_biased_product) {
   const OwnedTensor w = random(DType::f32, {19, 12});
   const OwnedTensor bias = random(DType::f32, {19});
   const OwnedTensor x = act({70, 12});
   const OwnedTensor y(GetParam().act, {70, 19});
-  products_.linear(x, *pack(w, PackFor::forward), bias, y, Activation::gelu);
-  Values wanted = multiply({x.values(), 12, 1, w.values(), 1, 12}, 70, 12, 19);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const double u = wanted[i] + bias.get(static_cast<std::int64_t>(i) % 19);
-    wanted[i] = 0.5 * u * (1 + std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u)));
-  }
-  EXPECT_LT(worst_error(y.values(), wanted), tolerance(y));
+  const Values products = multiply({x.values(), 12, 1, w.values(), 1, 12}, 70, 12, 19);
+  const auto expect = [&](GeluKind kind, double (*gelu)(double)) {
+    products_.linear(x, *pack(w, PackFor::forward), bias, y, kind);
+    Values wanted = products;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      wanted[i] = gelu(wanted[i] + bias.get(static_cast<std::int64_t>(i) % 19));
+    }
+    EXPECT_LT(worst_error(y.values(), wanted), tolerance(y)) << static_cast<int>(kind);
+  };
+  expect(GeluKind::tanh,
+         [](double u) { return 0.5 * u * (1 + std::tanh(0.7978845608028654 * (u + 0.044715 * u * u * u))); });
+  expect(GeluKind::erf, [](double u) { return 0.5 * u * std::erfc(-u * std::sqrt(0.5)); });
+  expect(GeluKind::quick, [](double u) { return u / (1 + std::exp(-1.702 * u)); });
 }
 
 TEST_P(Products, a_single_row_is_computed_at_any_depth_with_every_epilogue) {
@@ -218,11 +224,11 @@ TEST_P(Products, a_single_row_is_computed_at_any_depth_with_every_epilogue) {
     for (std::size_t i = 0; i < columns; ++i) wanted[i] += bias.get(static_cast<std::int64_t>(i));
     const OwnedTensor y(DType::f32, {1, n}), narrow(GetParam().act, {1, n});
     const auto forward = pack(w, PackFor::forward);
-    products_.linear(x, *forward, bias, y, Activation::none);
-    products_.linear(x, *forward, bias, narrow, Activation::none);
+    products_.linear(x, *forward, bias, y, {});
+    products_.linear(x, *forward, bias, narrow, {});
     EXPECT_LT(worst_error(y.values(), wanted), 2e-5);
     EXPECT_LT(worst_error(narrow.values(), wanted), tolerance(narrow));
-    products_.linear(x, *forward, Tensor(), y, Activation::gelu);
+    products_.linear(x, *forward, Tensor(), y, GeluKind::tanh);
     for (std::size_t i = 0; i < columns; ++i) {
       const double u = wanted[i] - bias.get(static_cast<std::int64_t>(i));
       EXPECT_NEAR(y.get(static_cast<std::int64_t>(i)),
@@ -240,7 +246,7 @@ TEST_P(Products, an_f32_result_of_bf16_operands_is_not_rounded) {
   const OwnedTensor w = random(DType::f32, {40, 30});
   const OwnedTensor x = act({9, 30});
   const OwnedTensor y(DType::f32, {9, 40});
-  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, {});
   EXPECT_LT(worst_error(y.values(), multiply({x.values(), 30, 1, w.values(), 1, 30}, 9, 30, 40)), 2e-5);
 }
 
@@ -249,7 +255,7 @@ TEST_P(Products, weights_are_rounded_to_the_precision_of_the_product) {
   const OwnedTensor x(GetParam().act, {1, 1}, {1.0});
   const OwnedTensor dx(DType::f32, {1, 1});
   const OwnedTensor y(DType::f32, {1, 1});
-  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, Activation::none);
+  products_.linear(x, *pack(w, PackFor::forward), Tensor(), y, {});
   products_.linear_backward_input(x, *pack(w, PackFor::backward_input), dx, false);
   const double wanted = GetParam().act == DType::bf16 ? 1.0 : 1.0 + 1.0 / 1024;
   EXPECT_EQ(y.get(0), static_cast<float>(wanted));
@@ -265,13 +271,13 @@ TEST_P(Products, repacking_takes_the_memory_over_and_the_new_values) {
   EXPECT_EQ(packed.get(), first);
   const OwnedTensor x = act({4, 20});
   const OwnedTensor y(DType::f32, {4, 50});
-  products_.linear(x, *packed, Tensor(), y, Activation::none);
+  products_.linear(x, *packed, Tensor(), y, {});
   EXPECT_LT(worst_error(y.values(), multiply({x.values(), 20, 1, changed.values(), 1, 20}, 4, 20, 50)), 2e-5);
 
   const OwnedTensor other = random(DType::f32, {51, 20});
   packed = pack(other, PackFor::forward, std::move(packed));
   const OwnedTensor wider(DType::f32, {4, 51});
-  products_.linear(x, *packed, Tensor(), wider, Activation::none);
+  products_.linear(x, *packed, Tensor(), wider, {});
   EXPECT_LT(worst_error(wider.values(), multiply({x.values(), 20, 1, other.values(), 1, 20}, 4, 20, 51)), 2e-5);
 }
 
@@ -280,12 +286,12 @@ TEST_P(Products, two_threads_at_once_compute_what_one_does) {
   const auto packed = pack(w, PackFor::forward);
   const OwnedTensor x = act({200, 33});
   const OwnedTensor alone(GetParam().act, {200, 65});
-  products_.linear(x, *packed, Tensor(), alone, Activation::none);
+  products_.linear(x, *packed, Tensor(), alone, {});
   const OwnedTensor results[2] = {{GetParam().act, {200, 65}}, {GetParam().act, {200, 65}}};
   std::vector<std::thread> threads;
   for (const OwnedTensor& y : results) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) products_.linear(x, *packed, Tensor(), y, Activation::none);
+      for (int i = 0; i < 20; ++i) products_.linear(x, *packed, Tensor(), y, {});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -189,6 +189,42 @@ TEST_P(ThroughTheTape, a_gelu_network_adds_to_the_gradient_of_an_input_with_anot
   EXPECT_LT(worst_error(gradient(true), wanted), tolerance(DType::f32));
 }
 
+TEST_P(ThroughTheTape, a_gelu_network_computes_its_parts_for_every_kind) {
+  std::mt19937 generator(31);
+  Parameters parameters;
+  const auto weight = [&](const char* name, Shape shape) {
+    return &parameters.add({name, shape, true, [&generator](std::span<float> to) {
+                              std::ranges::copy(exact_normals(generator, static_cast<std::int64_t>(to.size())),
+                                                to.begin());
+                            }});
+  };
+  const Affine in{weight("in", {8, 4}), weight("bias", {8})}, out{weight("out", {4, 8})};
+  parameters.allocate(true);
+  const OwnedTensor value(DType::f32, {5, 4}, exact_normals(generator, 20));
+  const OwnedTensor seed(DType::f32, {5, 4}, exact_normals(generator, 20));
+  const auto results = [&](bool fused, GeluKind kind) {
+    parameters.clear_gradients(*ops_);
+    Tape tape(*ops_, arena_, DType::f32, true);
+    const Var x = tape.input(value, true);
+    const Var y =
+        fused ? gelu_network(tape, x, in, out, kind) : linear(tape, gelu(tape, linear(tape, x, in), kind), out);
+    Values found(y.value().span<float>().begin(), y.value().span<float>().end());
+    tape.seed(y, seed);
+    tape.backward();
+    const auto add = [&](std::span<const float> values) { found.insert(found.end(), values.begin(), values.end()); };
+    add(x.gradient().span<float>());
+    for (const Parameter* each : {in.weight, in.bias, out.weight}) add(each->gradient().span<float>());
+    return found;
+  };
+  std::vector<Values> by_kind;
+  for (const GeluKind kind : {GeluKind::tanh, GeluKind::erf, GeluKind::quick}) {
+    by_kind.push_back(results(true, kind));
+    EXPECT_LT(worst_error(by_kind.back(), results(false, kind)), tolerance(DType::f32)) << static_cast<int>(kind);
+  }
+  EXPECT_GT(worst_error(by_kind[0], by_kind[1]), 1e-5);
+  EXPECT_GT(worst_error(by_kind[0], by_kind[2]), 1e-3);
+}
+
 INSTANTIATE_TEST_SUITE_P(all, ThroughTheTape, ::testing::ValuesIn(backends()),
                          [](const auto& backend) { return backend.param.name; });
 

@@ -44,22 +44,28 @@ struct LinearCase final : OperatorCase {
   bool accumulates() const override { return true; }
 };
 
-double gelu(double x) {
+double gelu(double x, GeluKind kind = GeluKind::tanh) {
+  if (kind == GeluKind::quick) return x / (1 + std::exp(-1.702 * x));
+  if (kind == GeluKind::erf) return 0.5 * x * std::erfc(-x * std::sqrt(0.5));
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
 
 struct GeluCase final : OperatorCase {
-  std::string name() const override { return "gelu"; }
+  explicit GeluCase(GeluKind form) : kind(form) {}
+  GeluKind kind;
+  std::string name() const override {
+    return kind == GeluKind::tanh ? "gelu" : kind == GeluKind::erf ? "erf_gelu" : "quick_gelu";
+  }
   std::vector<Operand> operands(Size size) const override { return {{"x", {size.rows, size.columns}, Storage::act}}; }
   Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
   Values reference(Size, const std::vector<Values>& in) const override {
     Values y;
-    for (const double x : in[0]) y.push_back(gelu(x));
+    for (const double x : in[0]) y.push_back(gelu(x, kind));
     return y;
   }
-  void forward(Call& c) const override { c.ops.run(Gelu{.x = c.operands[0], .y = c.result}); }
+  void forward(Call& c) const override { c.ops.run(Gelu{.x = c.operands[0], .y = c.result, .kind = kind}); }
   void backward(Call& c) const override {
-    c.ops.run(GeluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0]});
+    c.ops.run(GeluBackward{.dy = c.dresult, .x = c.operands[0], .dx = c.gradients[0], .kind = kind});
   }
 };
 
@@ -265,12 +271,13 @@ struct RotaryCase final : OperatorCase {
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
   std::vector<std::shared_ptr<const OperatorCase>> cases = norm_cases();
   std::ranges::move(author_cases(), std::back_inserter(cases));
-  cases.insert(
-      cases.end(),
-      {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(), std::make_shared<GluCase>(GluGate::silu),
-       std::make_shared<GluCase>(GluGate::gelu), std::make_shared<AddCase>(), std::make_shared<EmbeddingCase>(),
-       std::make_shared<EmbeddingCase>(2.5), std::make_shared<EmbeddingWithGaps>(), std::make_shared<SelectRows>(),
-       std::make_shared<AddRows>(), std::make_shared<RotaryCase>(), std::make_shared<RotaryCase>(5, 0.75)});
+  cases.insert(cases.end(),
+               {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),
+                std::make_shared<GeluCase>(GeluKind::erf), std::make_shared<GeluCase>(GeluKind::quick),
+                std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu),
+                std::make_shared<AddCase>(), std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5),
+                std::make_shared<EmbeddingWithGaps>(), std::make_shared<SelectRows>(), std::make_shared<AddRows>(),
+                std::make_shared<RotaryCase>(), std::make_shared<RotaryCase>(5, 0.75)});
   return cases;
 }
 

@@ -67,6 +67,14 @@ def gelu(g, rows, columns):
     return {"x": 2 * exact(g, rows, columns)}, lambda v: F.gelu(v["x"], approximate="tanh")
 
 
+def erf_gelu(g, rows, columns):
+    return {"x": 2 * exact(g, rows, columns)}, lambda v: F.gelu(v["x"])
+
+
+def quick_gelu(g, rows, columns):
+    return {"x": 2 * exact(g, rows, columns)}, lambda v: v["x"] * torch.sigmoid(1.702 * v["x"])
+
+
 def swiglu(g, rows, columns, activation=F.silu):
     def forward(v):
         gate, up = v["x"].chunk(2, dim=-1)
@@ -187,6 +195,7 @@ def record_operators():
                 notes)
     record_each(g, (scale, multiply, multiply_rows, sigmoid, tanh, softmax, log_softmax, row_dot, cosine, columns), tensors,
                 notes)
+    record_each(g, (erf_gelu, quick_gelu), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

@@ -60,6 +60,9 @@ void OperatorPass::write(const T& member) {
     write_contents(member);
   } else if constexpr (std::is_pointer_v<T>) {
     words_.push_back(reinterpret_cast<std::uintptr_t>(member));
+  } else if constexpr (requires { member.has_value(); }) {  // an optional
+    write(member.has_value());
+    if (member) write(*member);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {  // an array
     for (const auto& each : member) write(each);
   } else if constexpr (requires {

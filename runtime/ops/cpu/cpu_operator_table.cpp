@@ -80,15 +80,14 @@ std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType comp
 
 void CpuOperatorTable::run(const Linear& op) const {
   if (!op.pre.defined()) return products_.linear(op.x, *op.w, op.bias, op.y, op.activation);
-  assert(op.activation == Activation::gelu);
-  products_.linear(op.x, *op.w, op.bias, op.pre, Activation::none);
-  run(Gelu{.x = op.pre, .y = op.y});
+  products_.linear(op.x, *op.w, op.bias, op.pre, {});
+  run(Gelu{.x = op.pre, .y = op.y, .kind = op.activation.value()});
 }
 
 void CpuOperatorTable::run(const LinearBackwardInput& op) const {
   assert(!op.pre.defined() || !op.accumulate);
   products_.linear_backward_input(op.dy, *op.w, op.dx, op.accumulate);
-  if (op.pre.defined()) run(GeluBackward{.dy = op.dx, .x = op.pre, .dx = op.dx});
+  if (op.pre.defined()) run(GeluBackward{.dy = op.dx, .x = op.pre, .dx = op.dx, .kind = op.activation});
 }
 
 void CpuOperatorTable::run(const LinearBackwardWeight& op) const {
@@ -153,11 +152,11 @@ void CpuOperatorTable::run(const HeadNormBackward& op) const {
 }
 
 void CpuOperatorTable::run(const Gelu& op) const {
-  pointwise_.gelu(in(op.x), out(op.y), op.x.elements());
+  pointwise_.gelu(op.kind, in(op.x), out(op.y), op.x.elements());
 }
 
 void CpuOperatorTable::run(const GeluBackward& op) const {
-  pointwise_.gelu_backward(in(op.dy), in(op.x), out(op.dx), op.x.elements());
+  pointwise_.gelu_backward(op.kind, in(op.dy), in(op.x), out(op.dx), op.x.elements());
 }
 
 void CpuOperatorTable::run(const Glu& op) const {

@@ -99,20 +99,21 @@ std::unique_ptr<PackedWeight> CudaOperatorTable::pack(const Tensor& w, DType com
 }
 
 void CudaOperatorTable::run(const Linear& op) const {
-  if (op.pre.defined()) {
-    assert(op.activation == Activation::gelu);
+  if (op.pre.defined() && op.activation.value() == GeluKind::tanh) {
     return engines_->products.linear_gelu(op.x, plain(*op.w), op.bias, op.pre, op.y);
   }
-  engines_->products.linear(op.x, plain(*op.w), op.bias, op.y);
-  if (op.activation == Activation::gelu) gelu(at(), op.y, op.y);
+  const Tensor& product = op.pre.defined() ? op.pre : op.y;
+  engines_->products.linear(op.x, plain(*op.w), op.bias, product);
+  if (op.activation) gelu(at(), {.x = product, .y = op.y, .kind = *op.activation});
 }
 
 void CudaOperatorTable::run(const LinearBackwardInput& op) const {
   assert(!op.pre.defined() || !op.accumulate);
-  if (op.pre.defined()) {
+  if (op.pre.defined() && op.activation == GeluKind::tanh) {
     return engines_->products.linear_backward_input_gelu(op.dy, plain(*op.w), op.pre, op.dx);
   }
   engines_->products.linear_backward_input(op.dy, plain(*op.w), op.dx, op.accumulate);
+  if (op.pre.defined()) gelu_backward(at(), {.dy = op.dx, .x = op.pre, .dx = op.dx, .kind = op.activation});
 }
 
 void CudaOperatorTable::run(const LinearBackwardWeight& op) const {
@@ -138,11 +139,11 @@ void CudaOperatorTable::run(const HeadNormBackward& op) const {
 }
 
 void CudaOperatorTable::run(const Gelu& op) const {
-  gelu(at(), op.x, op.y);
+  gelu(at(), op);
 }
 
 void CudaOperatorTable::run(const GeluBackward& op) const {
-  gelu_backward(at(), op.dy, op.x, op.dx);
+  gelu_backward(at(), op);
 }
 
 void CudaOperatorTable::run(const Glu& op) const {

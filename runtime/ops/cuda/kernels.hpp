@@ -31,9 +31,9 @@ struct Launch {
 void zero(const Launch& at, const Tensor& tensor);
 void cast(const Launch& at, const Tensor& from, const Tensor& to);
 void add(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& out);
-void gelu(const Launch& at, const Tensor& x, const Tensor& y);
+void gelu(const Launch& at, const Gelu& op);
 /// Computes dx, which may be dy or x.
-void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx);
+void gelu_backward(const Launch& at, const GeluBackward& op);
 void glu(const Launch& at, const Glu& op);
 /// Computes dx, which may be x.
 void glu_backward(const Launch& at, const GluBackward& op);

@@ -45,24 +45,27 @@ TEST_F(PointwiseKernels, add_of_any_mix_also_in_place) {
   }
 }
 
-TEST_F(PointwiseKernels, gelu_and_its_gradient) {
+TEST_F(PointwiseKernels, gelus_and_their_gradients) {
+  const auto compare = [&](std::int64_t count, DType act, GeluKind kind) {
+    const OwnedTensor x = random(act, {count}, 3);
+    const OwnedTensor dy = random(act, {count});
+    const OwnedTensor y(act, {count});
+    const OwnedTensor dx(act, {count});
+    reference_.run(Gelu{.x = x, .y = y, .kind = kind});
+    reference_.run(GeluBackward{.dy = dy, .x = x, .dx = dx, .kind = kind});
+    const Tensor device_x = upload(x);
+    const Tensor device_y = empty(act, {count});
+    const Tensor gradient = upload(dy);  // in place
+    run([&] {
+      gelu(at_, {.x = device_x, .y = device_y, .kind = kind});
+      gelu_backward(at_, {.dy = gradient, .x = device_x, .dx = gradient, .kind = kind});
+    });
+    expect_near(device_y, y.values(), "y");
+    expect_near(gradient, dx.values(), "dx");
+  };
   for (const std::int64_t count : counts) {
     for (const DType act : both_types) {
-      const OwnedTensor x = random(act, {count}, 3);
-      const OwnedTensor dy = random(act, {count});
-      const OwnedTensor y(act, {count});
-      const OwnedTensor dx(act, {count});
-      reference_.run(Gelu{.x = x, .y = y});
-      reference_.run(GeluBackward{.dy = dy, .x = x, .dx = dx});
-      const Tensor device_x = upload(x);
-      const Tensor device_y = empty(act, {count});
-      const Tensor gradient = upload(dy);  // in place
-      run([&] {
-        gelu(at_, device_x, device_y);
-        gelu_backward(at_, gradient, device_x, gradient);
-      });
-      expect_near(device_y, y.values(), "y");
-      expect_near(gradient, dx.values(), "dx");
+      for (const GeluKind kind : {GeluKind::tanh, GeluKind::erf, GeluKind::quick}) compare(count, act, kind);
     }
   }
 }

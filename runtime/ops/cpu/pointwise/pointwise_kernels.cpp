@@ -49,21 +49,25 @@ void softcap_backward(const float* y, float cap, float* d, std::int64_t count) {
   });
 }
 
-void gelu(In x, Out y, std::int64_t count) {
-  typed(x, [&](const auto* from) {
-    typed(y, [&](auto* to) {
-      for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, Gelu::value(part.load(from + i))); });
+void gelu(GeluKind kind, In x, Out y, std::int64_t count) {
+  element::with_gelu<VectorMath>(kind, [&](auto form) {
+    typed(x, [&](const auto* from) {
+      typed(y, [&](auto* to) {
+        for_vectors(count, [=](std::int64_t i, auto part) { part.store(to + i, form.value(part.load(from + i))); });
+      });
     });
   });
 }
 
 /// Computes dx, which has x's storage type.
-void gelu_backward(In dy, In x, Out dx, std::int64_t count) {
-  typed(dy, [&](const auto* gradient) {
-    typed(x, [&](const auto* input) {
-      typed(dx, [&](auto* to) {
-        for_vectors(count, [=](std::int64_t i, auto part) {
-          part.store(to + i, part.load(gradient + i) * Gelu::slope(part.load(input + i)));
+void gelu_backward(GeluKind kind, In dy, In x, Out dx, std::int64_t count) {
+  element::with_gelu<VectorMath>(kind, [&](auto form) {
+    typed(dy, [&](const auto* gradient) {
+      typed(x, [&](const auto* input) {
+        typed(dx, [&](auto* to) {
+          for_vectors(count, [=](std::int64_t i, auto part) {
+            part.store(to + i, part.load(gradient + i) * form.slope(part.load(input + i)));
+          });
         });
       });
     });

@@ -2,6 +2,7 @@
 // Pointwise kernels on `count` elements. Outputs may be inputs of the same storage type.
 #pragma once
 
+#include "runtime/core/gelu_kind.hpp"
 #include "runtime/ops/cpu/kernel_choice.hpp"
 
 namespace maestro::cpu {
@@ -14,8 +15,8 @@ struct PointwiseKernels {
   void (*softcap)(Out x, std::int64_t count, float cap);
   /// Computes d *= 1 - (y / cap)^2.
   void (*softcap_backward)(const float* y, float cap, float* d, std::int64_t count);
-  void (*gelu)(In x, Out y, std::int64_t count);
-  void (*gelu_backward)(In dy, In x, Out dx, std::int64_t count);
+  void (*gelu)(GeluKind kind, In x, Out y, std::int64_t count);
+  void (*gelu_backward)(GeluKind kind, In dy, In x, Out dx, std::int64_t count);
   /// Computes y (rows, features) from x (rows, 2 features) = [gate | up].
   void (*swiglu)(In x, Out y, std::int64_t rows, std::int64_t features);
   void (*swiglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);

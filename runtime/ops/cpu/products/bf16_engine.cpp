@@ -115,8 +115,11 @@ Bf16Engine::Product Bf16Engine::compile(const Key& key, const Description& right
   const Description out({key.m, key.n}, type_of(key.out), Dims{key.out_stride, 1});
   dnnl::post_ops finish;
   if (key.accumulate) finish.append_sum(1.0F);
-  if (key.activation == Activation::gelu) {
-    finish.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_tanh, 0.0F, 0.0F);
+  if (key.activation) {
+    using enum dnnl::algorithm;
+    const bool quick = *key.activation == GeluKind::quick;  // swish: x sigmoid(alpha x)
+    const auto gelu = *key.activation == GeluKind::erf ? eltwise_gelu_erf : eltwise_gelu_tanh;
+    finish.append_eltwise(1.0F, quick ? eltwise_swish : gelu, quick ? 1.702F : 0.0F, 0.0F);
   }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(finish);

@@ -40,7 +40,7 @@ class Bf16Engine final : public ProductEngine {
     std::int64_t out_stride = 0;
     DType out = DType::bf16;
     bool bias = false;
-    Activation activation = Activation::none;
+    std::optional<GeluKind> activation{};
     bool accumulate = false;
     friend auto operator<=>(const Key&, const Key&) = default;
   };

@@ -92,7 +92,7 @@ std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType comput
 }
 
 void MatrixProducts::linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-                            Activation activation) const {
+                            std::optional<GeluKind> activation) const {
   const CpuPackedWeight& weight = own(w, PackFor::forward);
   assert(x.columns() == weight.columns() && y.columns() == weight.rows() && x.rows() == y.rows());
   if (x.rows() == 0) return;

@@ -75,7 +75,8 @@ class MatrixProducts {
   /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse) const;
-  void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y, Activation activation) const;
+  void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
+              std::optional<GeluKind> activation) const;
   void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const;
   void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const;
 

@@ -43,7 +43,11 @@ void transpose_matrix(const TransposeCall& call) {
   });
 }
 
-template <bool Bias, bool WithGelu, bool Accumulate, class T>
+struct Identity {
+  MAESTRO_INLINE static Vec value(Vec x) { return x; }
+};
+
+template <bool Bias, class Activation, bool Accumulate, class T>
 void finish_rows(const EpilogueCall& call, T* to) {
   for (std::int64_t row = 0; row < call.rows; ++row) {
     const float* from = call.from + row * call.from_stride;
@@ -52,7 +56,7 @@ void finish_rows(const EpilogueCall& call, T* to) {
     for_vectors(call.columns, [=](std::int64_t i, auto part) {
       Vec value = part.load(from + i);
       if constexpr (Bias) value += part.load(bias + i);
-      if constexpr (WithGelu) value = Gelu::value(value);
+      value = Activation::value(value);
       if constexpr (Accumulate) value += part.load(out + i);
       part.store(out + i, value);
     });
@@ -61,9 +65,12 @@ void finish_rows(const EpilogueCall& call, T* to) {
 
 template <bool Bias, class T>
 void choose_activation(const EpilogueCall& call, T* to) {
-  if (call.gelu) return finish_rows<Bias, true, false>(call, to);
-  if (call.accumulate) return finish_rows<Bias, false, true>(call, to);
-  finish_rows<Bias, false, false>(call, to);
+  if (call.activation) {
+    return element::with_gelu<VectorMath>(*call.activation,
+                                          [&](auto form) { finish_rows<Bias, decltype(form), false>(call, to); });
+  }
+  if (call.accumulate) return finish_rows<Bias, Identity, true>(call, to);
+  finish_rows<Bias, Identity, false>(call, to);
 }
 
 void epilogue(const EpilogueCall& call) {

@@ -2,6 +2,9 @@
 // Kernels around the library's products: rearranging weights, the operations after a block's product, column sums.
 #pragma once
 
+#include <optional>
+
+#include "runtime/core/gelu_kind.hpp"
 #include "runtime/ops/cpu/kernel_choice.hpp"
 
 namespace maestro::cpu {
@@ -25,7 +28,7 @@ struct EpilogueCall {
   std::int64_t rows;
   std::int64_t columns;
   const float* bias;  ///< (columns), or null
-  bool gelu;
+  std::optional<GeluKind> activation;
   bool accumulate;  ///< adds to the values in `to`
 };
 

@@ -49,7 +49,7 @@ class PackedPanel {
 /// Operations after a product. An activation and accumulation exclude each other.
 struct Epilogue {
   const float* bias = nullptr;  ///< (columns) or null
-  Activation activation = Activation::none;
+  std::optional<GeluKind> activation{};
   bool accumulate = false;  ///< adds to the values in the result
 };
 
@@ -62,7 +62,7 @@ inline void finish_row(const MatrixKernels& kernels, const float* sums, const Ma
                     .rows = 1,
                     .columns = out.columns,
                     .bias = epilogue.bias,
-                    .gelu = epilogue.activation == Activation::gelu,
+                    .activation = epilogue.activation,
                     .accumulate = epilogue.accumulate});
 }
 

@@ -227,7 +227,7 @@ void SgemmEngine::multiply_block(const Matrix& a, const Matrix& b, const Matrix&
        .accumulate = epilogue.accumulate && !narrow,
        .c = c,
        .c_stride = c_stride});
-  if (!narrow && epilogue.bias == nullptr && epilogue.activation == Activation::none) return;
+  if (!narrow && epilogue.bias == nullptr && !epilogue.activation) return;
   matrix_.epilogue({c,
                     c_stride,
                     {to.data, narrow},
@@ -235,7 +235,7 @@ void SgemmEngine::multiply_block(const Matrix& a, const Matrix& b, const Matrix&
                     a.rows,
                     to.columns,
                     epilogue.bias,
-                    epilogue.activation == Activation::gelu,
+                    epilogue.activation,
                     epilogue.accumulate && narrow});
 }
 

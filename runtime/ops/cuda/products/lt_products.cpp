@@ -72,7 +72,7 @@ void LtProducts::run_gelu_apart(const ProductRequest& request, const Factors& fa
   ProductRequest plain = without_epilogue(request);
   if (bias.defined()) plain.epilogue = ProductEpilogue::bias;
   run_plain(plain, {factors.a, factors.b, pre}, bias);
-  gelu(at_, pre, factors.result);
+  gelu(at_, {.x = pre, .y = factors.result});
 }
 
 void LtProducts::linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx, bool accumulate) {
@@ -108,7 +108,7 @@ void LtProducts::linear_backward_input_gelu(const Tensor& dy, const Tensor& w, c
 
 void LtProducts::run_gelu_gradient_apart(const ProductRequest& request, const Factors& factors, const Tensor& pre) {
   run_plain(without_epilogue(request), factors, {});
-  gelu_backward(at_, factors.result, pre, factors.result);
+  gelu_backward(at_, {.dy = factors.result, .x = pre, .dx = factors.result});
 }
 
 void LtProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) {

@@ -29,12 +29,14 @@ void add(const Launch& at, const Tensor& a, const Tensor& b, const Tensor& out) 
   map_two<AddOp>(at, "add", a, b, out);
 }
 
-void gelu(const Launch& at, const Tensor& x, const Tensor& y) {
-  map_one<GeluOp>(at, "gelu", x, y);
+void gelu(const Launch& at, const Gelu& op) {
+  element::with_gelu<element::Scalar>(op.kind,
+                                      [&](auto form) { map_one<GeluOp<decltype(form)>>(at, "gelu", op.x, op.y); });
 }
 
-void gelu_backward(const Launch& at, const Tensor& dy, const Tensor& x, const Tensor& dx) {
-  map_two<GeluBackwardOp>(at, "gelu_backward", dy, x, dx);
+void gelu_backward(const Launch& at, const GeluBackward& op) {
+  element::with_gelu<element::Scalar>(
+      op.kind, [&](auto form) { map_two<GeluBackwardOp<decltype(form)>>(at, "gelu_backward", op.dy, op.x, op.dx); });
 }
 
 void softcap(const Launch& at, const Softcap& op) {

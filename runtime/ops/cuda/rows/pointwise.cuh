@@ -58,13 +58,15 @@ struct AddOp {
   static constexpr bool takes_two = true;
   __device__ float operator()(float a, float b) const { return a + b; }
 };
+template <class Form>
 struct GeluOp {
   static constexpr bool takes_two = false;
-  __device__ float operator()(float x, float) const { return element::Gelu::value(x); }
+  __device__ float operator()(float x, float) const { return Form::value(x); }
 };
+template <class Form>
 struct GeluBackwardOp {
   static constexpr bool takes_two = true;
-  __device__ float operator()(float dy, float x) const { return dy * element::Gelu::slope(x); }
+  __device__ float operator()(float dy, float x) const { return dy * Form::slope(x); }
 };
 
 struct SoftcapOp {
