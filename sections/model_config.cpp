@@ -104,6 +104,12 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
       setting("num_attention_heads", &VisionConfig::heads), setting("intermediate_size", &VisionConfig::ffn),
       setting("patch_size", &VisionConfig::patch),          setting("layer_norm_eps", &VisionConfig::norm_epsilon),
       {"position_tables", tables(ours), tables(stored)}};
+  all.push_back({"hidden_act", std::string(name_of(ours.activation)), std::string(name_of(stored.activation))});
+  all.push_back(setting("class row", &VisionConfig::class_row));
+  all.push_back(setting("norm before the layers", &VisionConfig::pre_norm));
+  all.push_back(setting("norm after the layers", &VisionConfig::last_norm));
+  all.push_back(setting("bias of patches", &VisionConfig::patch_bias));
+  all.push_back({"number of layers that are run", text(ours.run_layers()), text(stored.run_layers())});
   if (ours.positions == PatchPositions::grid) {
     all.push_back(setting("max_grid", &VisionConfig::max_grid));
   } else {
@@ -119,6 +125,16 @@ std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig
     all.push_back({"vision_config: hidden_size", text(ours.vision_width), text(stored.vision_width)});
   }
   if (stored.width != 0) all.push_back({"text_config: hidden_size", text(ours.width), text(stored.width)});
+  all.push_back(
+      {"projector_hidden_act", std::string(name_of(ours.activation)), std::string(name_of(stored.activation))});
+  const auto setting = [&](const char* key, auto member) {
+    all.push_back({key, text(ours.*member), text(stored.*member)});
+  };
+  setting("multimodal_projector_bias", &ProjectorConfig::biases);
+  setting("scale_factor^2", &ProjectorConfig::join);
+  setting("number of products", &ProjectorConfig::products);
+  setting("rows of a tile with a class row", &ProjectorConfig::tile_rows);
+  setting("image_newline", &ProjectorConfig::newline);
   return all;
 }
 
@@ -143,15 +159,23 @@ Status compare_with(const std::string& config_json, const HfConfigText& found,
 
 }  // namespace
 
-Status check_same_model(const std::string& config_json, const std::filesystem::path& folder) {
+ModelPart part_of_config(const std::string& config_json) {
   const auto type = hf_model_type(config_json, "the section's config.json");
-  if (!type) return type.error();
+  if (type && (*type == "siglip_vision_model" || *type == "maestro_vision")) return ModelPart::vision;
+  return type && *type == "maestro_projector" ? ModelPart::projector : ModelPart::language_model;
+}
+
+Status check_same_model(const std::string& config_json, const std::filesystem::path& folder) {
   const auto found = read_hf_config_text(folder);
   if (!found) return found.error();
-  if (*type == "siglip_vision_model" || *type == "maestro_vision")
-    return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
-  if (*type == "maestro_projector")
-    return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
+  switch (part_of_config(config_json)) {
+    case ModelPart::vision:
+      return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
+    case ModelPart::projector:
+      return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
+    case ModelPart::language_model:
+      break;
+  }
   return compare_decoders(config_json, *found);
 }
 

@@ -6,8 +6,12 @@
 #include <string>
 
 #include "runtime/core/result.hpp"
+#include "runtime/model/text_part.hpp"
 
 namespace maestro {
+
+/// Returns the part of a vision-language model that a section with this config_json() can be.
+[[nodiscard]] ModelPart part_of_config(const std::string& config_json);
 
 /// Compares a section's config_json() with `folder`/config.json by the settings that decide shapes and results: family,
 /// sizes, tying, rope_theta and the norms' epsilon. If the file describes a complete model, compares the section's

@@ -14,6 +14,7 @@
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/model_files.hpp"
 #include "sections/decoder/decoder_stack.hpp"
+#include "sections/model_config.hpp"
 #include "sections/state_io.hpp"
 #include "sections/weights_folder.hpp"
 
@@ -213,12 +214,20 @@ Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterCon
                    [adapted](const std::string& name, std::span<float> values) { return adapted->make(name, values); }};
 }
 
-Status write_complete_model(const StoredSection& text, const fs::path& complete, const fs::path& to,
+Status write_complete_model(const std::vector<StoredSection>& parts, const fs::path& complete, const fs::path& to,
                             ExportedModel& model) {
+  std::vector<WeightsFolder::Change> changes;
+  for (const StoredSection& part : parts) {
+    const Result<WeightsFolder> weights = WeightsFolder::open(complete, part_of_config(part.state.config));
+    if (!weights) return weights.error();
+    const auto own = weights->changes(part.state.parameters);
+    if (!own) return own.error();
+    changes.insert(changes.end(), own->begin(), own->end());
+  }
   const Result<WeightsFolder> weights = WeightsFolder::open(complete);
   if (!weights) return weights.error();
   model = {weights->dtype(), weights->files(), weights->bytes()};
-  if (const Status copied = weights->copy_changed(to, text.state.parameters); !copied) return copied;
+  if (const Status copied = weights->copy_changed(to, changes); !copied) return copied;
   std::vector<std::string> files = model_files(complete);
   std::erase(files, whole_model_file);
   for (const char* more : {"config.json", "model.safetensors.index.json", "video_preprocessor_config.json"}) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "runtime/checkpoint/model_export.hpp"
 #include "runtime/core/result.hpp"
@@ -28,9 +29,10 @@ struct ModelFolder {
 /// model. Errors name the file and the first tensor at fault.
 [[nodiscard]] Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterConfig& config);
 
-/// Writes a complete vision-language model (ExportOptions::complete): its files of weights, with the section's values
-/// for the language model, and its other files.
-[[nodiscard]] Status write_complete_model(const StoredSection& text, const std::filesystem::path& complete,
-                                          const std::filesystem::path& to, ExportedModel& model);
+/// Writes a complete vision-language model (ExportOptions::complete): its files of weights, with the values of sections
+/// that are parts of it, and its other files.
+[[nodiscard]] Status write_complete_model(const std::vector<StoredSection>& parts,
+                                          const std::filesystem::path& complete, const std::filesystem::path& to,
+                                          ExportedModel& model);
 
 }  // namespace maestro

@@ -48,12 +48,32 @@ class ParameterBuilder {
   Affine layer_norm(const std::string& name, std::int64_t size) {
     return {&stored(vector(name + ".weight", size, 1.0f)), &stored(vector(name + ".bias", size, 0.0f))};
   }
+  /// Adds rows (n, C) with normal initial values and without weight decay, stored as vectors (C), one a name.
+  Parameter& vectors(const std::vector<std::string>& names, std::int64_t columns, double deviation) {
+    const auto count = static_cast<std::int64_t>(names.size());
+    Parameter& rows =
+        parameters_.add({names.front(), Shape{count, columns}, false, init_.normal(names.front(), deviation)});
+    for (std::int64_t row = 0; row < count; ++row) {
+      state_.push_back({.name = names[static_cast<std::size_t>(row)],
+                        .parameter = &rows,
+                        .first_row = row,
+                        .rows = 1,
+                        .vector = true});
+    }
+    return rows;
+  }
+
   /// Adds name.weight (N, K) and name.bias (N) = 0, stored; `transposed`: as a GPT-2 "Conv1D", (K, N) in the file. Rows
   /// of `slice` cut both, columns only the weight.
   Affine linear(const std::string& name, Shape shape, double deviation, bool transposed = false,
                 const ParameterSlice& slice = {}) {
     return {&stored(matrix(name + ".weight", shape, deviation, slice), transposed),
             &stored(vector(name + ".bias", shape[0], 0.0f, {slice.rows, {}}))};
+  }
+  /// Does the same, but adds the bias only if there is one.
+  Affine product(const std::string& name, Shape shape, double deviation, bool bias, const ParameterSlice& slice) {
+    if (bias) return linear(name, shape, deviation, false, slice);
+    return {&stored(matrix(name + ".weight", shape, deviation, slice))};
   }
 
  private:

@@ -174,6 +174,7 @@ struct StateEntry {
   std::int64_t rows = 0;    ///< rows of the parameter; 0: all
   bool transposed = false;  ///< stored as (columns, rows), like GPT-2's Conv1D
   bool copy = false;        ///< stored by another stage: read, but not written
+  bool vector = false;      ///< a single row of a matrix that is stored as a vector
 };
 
 /// Parameters with the names under which they are stored.

@@ -40,6 +40,7 @@ ParameterSlice::Range rows_of(const StateEntry& entry) {
 /// Returns the full tensor's shape in the order of the parameter; a vector stays a vector.
 Shape untransposed_shape(const StateEntry& entry) {
   const Shape& whole = entry.parameter->whole_shape();
+  if (entry.vector) return Shape{whole.elements() / whole[0]};
   if (entry.rows == 0) return whole;
   return whole.rank() == 1 ? Shape{entry.rows} : Shape{entry.rows, whole.elements() / whole[0]};
 }
@@ -362,9 +363,7 @@ Status save_weights(std::span<Section* const> tensor_ranks, const std::filesyste
 
 Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status same = check_same_model(section.config_json(), folder); !same) return same;
-  const auto type = hf_model_type(section.config_json(), "the section's config.json");
-  const bool decoder = type && family_of(*type);
-  const auto stored = WeightsFolder::open(folder, decoder ? FolderNames::language_model : FolderNames::stored);
+  const auto stored = WeightsFolder::open(folder, part_of_config(section.config_json()));
   if (!stored) return stored.error();
   const auto& [parameters, entries] = section.weights();
   std::map<Parameter*, std::vector<const StateEntry*>> entries_of;

@@ -73,8 +73,8 @@ Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const Bl
   const Affine& in = weights.ffn_in;
   const Affine out = part_of(weights.ffn_out, group);
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
-  const Var parts =
-      gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out) : gelu_network(tape, x, in, out);
+  const Var parts = gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out)
+                          : gelu_network(tape, x, in, out, options.activation);
   return reduce_scatter_rows(tape, parts, group);
 }
 

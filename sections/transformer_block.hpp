@@ -3,8 +3,8 @@
 // feed-forward network, both added to an f32 residual stream (pre-norm, Xiong et al. 2020).
 //
 // The weights decide the kind of a block: a norm with a bias is a layer norm, without it an RMS norm; a feed-forward
-// network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other tanh GELU. Norms that are
-// left out do nothing: norms before the branches, after them (OLMo 2; Gemma 2 has both), and of query and key.
+// network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other a GELU. Norms that are left
+// out do nothing: norms before the branches, after them (OLMo 2; Gemma 2 has both), and of query and key.
 //
 // Over ranks (the micro-batch has M rows, a context part M_c, a rank M_t): norms and residual sums use M_t rows.
 // Before each branch the tensor group's rows are gathered, (M_c, C); its first product is cut by rows of the weight,
@@ -38,8 +38,9 @@ struct NormTerms {
 struct BlockOptions {
   AttentionOptions attention;  ///< attention of the tensor rank's heads, which all its context ranks share
   NormTerms norm;
-  bool whole_head_norms = false;  ///< query_norm and key_norm are over all heads rather than over each
-  GluGate gate = GluGate::silu;
+  bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
+  GluGate gate = GluGate::silu;          ///< of gated networks
+  GeluKind activation = GeluKind::tanh;  ///< of other networks
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
   const AttentionCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups

@@ -12,7 +12,6 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/adapter_config.hpp"
 #include "runtime/model/hf_config.hpp"
-#include "runtime/model/text_part.hpp"
 #include "sections/decoder/decoder_stack.hpp"
 
 namespace maestro {
@@ -157,7 +156,7 @@ std::string read_weights_folder(const JobTable& section) {
                               "as `hf download NAME --local-dir DIR` makes, or \"random\"");
 }
 
-Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, FolderNames names) {
+Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, ModelPart part) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     return Error{ErrorCode::not_found, printable(folder.string()) + ": no such folder of weights"};
@@ -169,7 +168,8 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, FolderNames na
   if (paths->size() == 1 && paths->front().filename() == "model.safetensors") index->clear();
   WeightsFolder opened;
   opened.folder_ = folder;
-  if (names == FolderNames::language_model) opened.whole_ = vision_language_type(folder);
+  opened.part_ = part;
+  opened.whole_ = vision_language_type(folder);
   for (const fs::path& path : *paths) {
     if (const Status added = opened.add(path, *index); !added) return added.error();
   }
@@ -178,9 +178,10 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, FolderNames na
 }
 
 Status WeightsFolder::join_tied() {
-  const auto config = read_hf_config(folder_);
   const auto head = places_.find(head_name);
-  if (!config || !config->tied || head == places_.end()) return {};
+  if (head == places_.end()) return {};
+  const auto config = read_hf_config(folder_);
+  if (!config || !config->tied) return {};
   const std::string table(embedding_name(*config));
   if (places_.try_emplace(table, head->second).second) return {};
   const auto one = tensor(table), other = tensor(head_name);
@@ -222,8 +223,8 @@ Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
 
 Result<std::string> WeightsFolder::full_name(const std::string& stored, const fs::path& file) const {
   if (whole_.empty()) return std::string(missing_prefix(stored)) + stored;
-  const auto name = text_part_name(whole_, stored);
-  if (name) return *name;
+  const std::optional<PartName> found = part_name(whole_, stored);
+  if (found) return found->part == part_ ? found->name : std::string();
   return Error{ErrorCode::invalid_argument, file.string() + ": tensor '" + printable(stored) +
                                                 "' belongs to no known part of a " + whole_ + " model"};
 }
@@ -255,20 +256,30 @@ void WeightsFolder::release(std::string_view name) const {
   if (found != places_.end()) files_[found->second.file].release(found->second.stored_name);
 }
 
-Status WeightsFolder::copy_changed(const fs::path& to, const std::vector<NamedTensor>& tensors) const {
-  std::vector<std::map<std::string, ConstTensor, std::less<>>> changed(files_.size());
+Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vector<NamedTensor>& tensors) const {
+  std::vector<Change> changes;
   const auto change = [&](const Place& place, const ConstTensor& values) {
-    changed[place.file].emplace(place.stored_name, values);
+    changes.push_back({place.file, place.stored_name, values});
   };
-  const auto config = read_hf_config(folder_);
-  if (!config) return config.error();
+  const auto head = places_.find(head_name);
+  std::string twice;  // name of a table that is stored a second time
+  if (head != places_.end()) {
+    const auto config = read_hf_config(folder_);
+    if (!config) return config.error();
+    if (config->tied) twice = embedding_name(*config);
+  }
   for (const auto& [name, values] : tensors) {
     const auto found = places_.find(name);
     if (found == places_.end()) return unknown(name);
     change(found->second, values);
-    const auto head = places_.find(head_name);  // a second copy of the table, if there is one
-    if (config->tied && name == embedding_name(*config) && head != places_.end()) change(head->second, values);
+    if (name == twice) change(head->second, values);
   }
+  return changes;
+}
+
+Status WeightsFolder::copy_changed(const fs::path& to, const std::vector<Change>& changes) const {
+  std::vector<std::map<std::string, ConstTensor, std::less<>>> changed(files_.size());
+  for (const Change& change : changes) changed[change.file].emplace(change.stored_name, change.values);
   for (std::size_t at = 0; at < files_.size(); ++at) {
     const Status copied = files_[at].copy_changed(to / files_[at].path().filename(), changed[at]);
     if (!copied) return copied;

@@ -12,6 +12,7 @@
 #include "runtime/files/safetensors.hpp"
 #include "runtime/job/job_table.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "runtime/model/text_part.hpp"
 
 namespace maestro {
 
@@ -20,11 +21,8 @@ namespace maestro {
 /// does not exist.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
-/// Names of the tensors in a vision-language model's folder: as stored, for its vision encoder or projector, or the
-/// names that its language model has as a separate model; then a tensor of no known part is refused.
-enum class FolderNames : std::uint8_t { language_model, stored };
-
-/// Tensors are views into this object's mapped files. Thread-safe.
+/// The weights of a model, or of a part of a vision-language model: then under the part's names, and a tensor of no
+/// known part is refused (part_name()). Tensors are views into this object's mapped files. Thread-safe.
 class WeightsFolder {
  public:
   /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
@@ -34,7 +32,7 @@ class WeightsFolder {
   /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. Errors
   /// name the folder, or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder,
-                                                  FolderNames names = FolderNames::language_model);
+                                                  ModelPart part = ModelPart::language_model);
 
   /// Returns the full names, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
@@ -46,9 +44,18 @@ class WeightsFolder {
   /// Does the same as SafetensorsFile::described() and release(), by a name in names().
   [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   void release(std::string_view name) const;
-  /// Copies the files of weights to `to`; tensors with these full names get other values, f32, in the dtypes of the
-  /// files. A token table that is stored twice changes twice. Errors as SafetensorsFile::copy_changed.
-  [[nodiscard]] Status copy_changed(const std::filesystem::path& to, const std::vector<NamedTensor>& tensors) const;
+  /// Other values for a stored tensor, f32.
+  struct Change {
+    std::size_t file = 0;
+    std::string stored_name;
+    ConstTensor values;
+  };
+  /// Returns the changes that give the tensors with these full names other values. A token table that is stored twice
+  /// changes twice. Errors: not_found, with the nearest name.
+  [[nodiscard]] Result<std::vector<Change>> changes(const std::vector<NamedTensor>& tensors) const;
+  /// Copies the files of weights to `to` with changes, also of other parts of the folder; changed tensors keep their
+  /// dtypes. Errors as SafetensorsFile::copy_changed.
+  [[nodiscard]] Status copy_changed(const std::filesystem::path& to, const std::vector<Change>& changes) const;
   [[nodiscard]] std::size_t files() const { return files_.size(); }
   [[nodiscard]] std::uint64_t bytes() const;  ///< bytes of all tensors, other parts' included
   /// Returns the file, or the folder if there are several; for error messages.
@@ -68,7 +75,8 @@ class WeightsFolder {
   [[nodiscard]] Result<std::string> full_name(const std::string& stored, const std::filesystem::path& file) const;
 
   std::filesystem::path folder_;
-  std::string whole_;  // model_type of the vision-language model whose language model this is; else empty
+  ModelPart part_ = ModelPart::language_model;
+  std::string whole_;  // model_type of the vision-language model whose part this is; else empty
   std::vector<SafetensorsFile> files_;
   std::map<std::string, Place, std::less<>> places_;
 };

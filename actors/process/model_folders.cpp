@@ -50,7 +50,7 @@ std::string with_tokenizer(std::string config, const ResolvedJob& plan, bool of_
   return config;
 }
 
-/// Notes the folder of a vision-language model whose language model is trained.
+/// Notes the folder of a vision-language model whose part is trained.
 void note_complete_model(const std::string& weights, const fs::path& folder) {
   const nlohmann::json note = {{"folder", fs::absolute(weights).lexically_normal().string()},
                                {"weights", weights_fingerprint(weights).value_or_throw()}};
@@ -75,7 +75,7 @@ WeightDtype prepare_new(const ResolvedJob& plan, std::size_t index, const fs::pa
     const HfConfigText original = read_hf_config_text(weights).value_or_throw();
     const std::string model = language_model_config(original.text, original.file).value_or_throw();
     config = kept_config(model, config, original.file).value_or_throw();
-    if (decoder && !takes_corpus && !vision_language_type(weights).empty()) note_complete_model(weights, folder);
+    if (!takes_corpus && !vision_language_type(weights).empty()) note_complete_model(weights, folder);
     dtype = WeightsFolder::open(weights).value_or_throw().dtype();
   }
   if (takes_corpus) config = with_tokenizer(std::move(config), plan, !weights.empty(), folder);
@@ -140,7 +140,7 @@ Result<std::map<std::string, std::string>> export_models(const ResolvedJob& plan
   if (named != weight_dtype_names.end()) options.dtype = static_cast<WeightDtype>(named - weight_dtype_names.begin());
   for (const GraphNode& node : plan.graph.nodes()) {
     if (!node.trained() || node.stage > 0) continue;
-    const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, node.section_name());
+    const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, node.section_name(), true);
     if (!sections) return sections.error();
     const std::string name = joined_names(*sections);
     if (folders.contains(name)) continue;

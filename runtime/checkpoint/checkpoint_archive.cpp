@@ -116,7 +116,7 @@ Status CheckpointArchive::write(const fs::path& checkpoint, const Manifest& mani
   ExportOptions options;
   options.dtype = WeightDtype::bf16;
   for (const std::string& section : manifest.sections()) {
-    const Result<std::vector<std::string>> model = sections_of_model(checkpoint, section);
+    const Result<std::vector<std::string>> model = sections_of_model(checkpoint, section, false);
     if (!model) return model.error();
     if (model->front() != section) continue;  // exported with the first section of its model
     const std::string name = joined_names(*model);

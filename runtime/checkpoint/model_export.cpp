@@ -177,9 +177,9 @@ bool are_disjoint(const std::vector<StoredSection>& sections) {
   return true;
 }
 
-/// Writes the complete vision-language model of a section (EX-5).
-Result<ExportedModel> write_complete(const StoredSection& stored, const fs::path& note, std::string_view section,
-                                     const fs::path& staging, const ExportOptions& options) {
+/// Writes the complete vision-language model of sections (EX-5).
+Result<ExportedModel> write_complete(const std::vector<StoredSection>& parts, const fs::path& note,
+                                     std::string_view section, const fs::path& staging, const ExportOptions& options) {
   const Result<std::string> text = read_text(note);
   if (!text) return text.error();
   const auto parsed = nlohmann::json::parse(*text, nullptr, false);
@@ -199,7 +199,7 @@ Result<ExportedModel> write_complete(const StoredSection& stored, const fs::path
     return refused("the weights in " + printable(folder) + " have changed since the run began");
   }
   ExportedModel model;
-  const Status written = options.complete(stored, folder, staging, model);
+  const Status written = options.complete(parts, folder, staging, model);
   if (!written) return written.error();
   if (!options.dtype || *options.dtype == model.dtype) return model;
   return refused("its complete model keeps the dtype of " + printable(folder) + ", " +
@@ -240,7 +240,8 @@ Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view 
                                    const ExportOptions& options) {
   const Result<Manifest> manifest = load_checkpoint(checkpoint);
   if (!manifest) return manifest.error();
-  const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, section);
+  const bool complete = static_cast<bool>(options.complete);
+  const Result<std::vector<std::string>> sections = sections_of_model(checkpoint, section, complete);
   if (!sections) return sections.error();
   std::vector<StoredSection> parts;
   for (const std::string& name : *sections) {
@@ -254,7 +255,7 @@ Result<ExportedModel> write_export(const fs::path& checkpoint, std::string_view 
   if (failure) return system_error("cannot create folder", staging, failure.value());
   const fs::path note = checkpoint / section / whole_model_file;
   if (options.complete && !parts.front().state.adapters && fs::exists(note, failure)) {
-    return write_complete(parts.front(), note, section, staging, options);
+    return write_complete(parts, note, section, staging, options);
   }
   const Result<ExportedModel> model = parts.front().state.adapters
                                           ? write_adapted(parts.front(), *manifest, section, staging, options)
@@ -286,20 +287,25 @@ Result<ExportedModel> export_section(const fs::path& checkpoint, std::string_vie
   return model;
 }
 
-Result<std::vector<std::string>> sections_of_model(const fs::path& checkpoint, std::string_view section) {
+Result<std::vector<std::string>> sections_of_model(const fs::path& checkpoint, std::string_view section,
+                                                   bool complete) {
   const Result<Manifest> manifest = load_checkpoint(checkpoint);
   if (!manifest) return manifest.error();
   if (const Status found = find_section(checkpoint, *manifest, section); !found) return found.error();
   const std::vector<std::string> alone{std::string(section)};
-  const Result<std::string> config = read_text(checkpoint / section / section_config_file);
+  std::error_code failure;
+  const bool part = complete && fs::exists(checkpoint / section / whole_model_file, failure);
+  const std::string_view shared = part ? whole_model_file : section_config_file;  // equal in all sections of the model
+  const Result<std::string> config = read_text(checkpoint / section / shared);
   if (!config) return config.error();
-  if (has_adapters(*manifest, section) || !names_architecture(*config)) return alone;
+  if (has_adapters(*manifest, section) || !(part || names_architecture(*config))) return alone;
   std::vector<std::string> names;
   std::vector<StoredSection> parts;
   std::vector<std::string> sections = manifest->sections();
   std::ranges::sort(sections);  // the manifest has the order of their writers
   for (const std::string& name : sections) {
-    const Result<std::string> other = read_text(checkpoint / name / section_config_file);
+    if (part && !fs::exists(checkpoint / name / shared, failure)) continue;
+    const Result<std::string> other = read_text(checkpoint / name / shared);
     if (!other) return other.error();
     if (*other != *config || has_adapters(*manifest, name)) continue;
     Result<StoredSection> stored = map_section(checkpoint, *manifest, name);
@@ -320,13 +326,13 @@ std::string way_to_whole_model(const fs::path& folder) {
   const fs::path checkpoint = folder.parent_path();
   std::error_code failure;
   if (!fs::exists(checkpoint / manifest_file, failure)) return {};
-  const auto sections = sections_of_model(checkpoint, folder.filename().string());
+  const auto sections = sections_of_model(checkpoint, folder.filename().string(), false);
   if (!sections || sections->size() < 2) return {};
   return "; the model is in the sections " + joined_names(*sections) + ": maestro export " + folder.string() +
          " --to DIR writes it as one folder";
 }
 
-Result<CheckpointSection> resolve_section(const fs::path& given) {
+Result<CheckpointSection> resolve_section(const fs::path& given, bool complete) {
   fs::path path = given.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   const Result<fs::path> whole = resolve_checkpoint(path, "export");
@@ -344,7 +350,7 @@ Result<CheckpointSection> resolve_section(const fs::path& given) {
   if (!manifest) return manifest.error();
   const std::vector<std::string> sections = manifest->sections();
   if (!sections.empty()) {
-    const Result<std::vector<std::string>> model = sections_of_model(*whole, sections.front());
+    const Result<std::vector<std::string>> model = sections_of_model(*whole, sections.front(), complete);
     if (!model) return model.error();
     if (model->size() == sections.size()) return CheckpointSection{*whole, sections.front()};
   }

@@ -8,9 +8,9 @@
 // EX-4 (complete models): sections that are parts of one model are exported together: sections with the same
 // config.json,
 //       which names an architecture, and without a tensor in common.
-// EX-5 (complete vision-language models): if the weights were the language model in such a folder, the export is that
-//       folder under the names and dtypes that it has, with every other tensor and file bit for bit; its weights must
-//       not have changed since.
+// EX-5 (complete vision-language models): if the weights were parts of such a folder, the export is that folder under
+//       the names and dtypes that it has, with every tensor of other parts and every other file bit for bit; its
+//       weights must not have changed since. All sections with parts of the same folder are exported together.
 //
 // A section that trains adapters is exported as a PEFT folder, in f32 unless another dtype is named, or with `merge` as
 // the complete model.
@@ -47,9 +47,8 @@ struct MadeModel {
 /// Returns the model of adapters and their adapted weights together. The arguments outlive it.
 using MergeAdapters = std::function<Result<MadeModel>(const StoredSection&, const AdapterConfig&)>;
 
-/// Writes the vision-language model in the folder `complete` to the folder `to`, with the stored values for its
-/// language model.
-using WriteComplete = std::function<Status(const StoredSection&, const std::filesystem::path& complete,
+/// Writes the vision-language model in the folder `complete` to the folder `to`, with the stored values for its parts.
+using WriteComplete = std::function<Status(const std::vector<StoredSection>&, const std::filesystem::path& complete,
                                            const std::filesystem::path& to, ExportedModel& model)>;
 
 struct ExportOptions {
@@ -57,14 +56,14 @@ struct ExportOptions {
   std::uint64_t shard_bytes = 5'000'000'000;  ///< limit of tensor bytes per file; a larger tensor has a separate file
   bool replace = false;                       ///< an earlier export is replaced
   MergeAdapters merge = {};                   ///< merger, only for sections that train adapters; none: no merging
-  /// Writer of complete vision-language models; none: only the language model, as a separate model.
+  /// Writer of complete vision-language models; none: each part is a separate model.
   WriteComplete complete = {};
 };
 
-/// Returns the checkpoint's sections that are one model with `section` (EX-4), sorted; often only `section`. Reads
-/// names only. Errors as read_section.
+/// Returns the checkpoint's sections that are one model with `section` (EX-4; with `complete` also EX-5), sorted; often
+/// only `section`. Reads names only. Errors as read_section.
 [[nodiscard]] Result<std::vector<std::string>> sections_of_model(const std::filesystem::path& checkpoint,
-                                                                 std::string_view section);
+                                                                 std::string_view section, bool complete);
 /// Returns names as "head+trunk".
 [[nodiscard]] std::string joined_names(const std::vector<std::string>& sections);
 /// Returns the end of an error for a folder that holds a part of a model: the model's sections, and the command that
@@ -82,8 +81,8 @@ struct CheckpointSection {
   std::string section;
 };
 /// Resolves the argument of `maestro export`: a path for resolve_checkpoint, optionally followed by a section's name.
-/// Without a name, the checkpoint must have a single model (EX-4). Errors name the path and the sections or the nearest
-/// entry.
-[[nodiscard]] Result<CheckpointSection> resolve_section(const std::filesystem::path& path);
+/// Without a name, the checkpoint must have a single model (as sections_of_model). Errors name the path and the
+/// sections or the nearest entry.
+[[nodiscard]] Result<CheckpointSection> resolve_section(const std::filesystem::path& path, bool complete = true);
 
 }  // namespace maestro

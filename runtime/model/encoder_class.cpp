@@ -40,12 +40,12 @@ bool has_no_effect(std::string_view key) {
 GeluKind read_gelu(const HfKeys& keys, std::string_view key, GeluKind absent) {
   std::vector<std::string> names;
   for (const GeluName& each : gelu_names) names.emplace_back(each.name);
-  keys.require_text(key, hf_name_of(absent), names);
+  keys.require_text(key, name_of(absent), names);
   if (!keys.find(key)) return absent;
   return std::ranges::find(gelu_names, keys.find(key).text(), &GeluName::name)->kind;
 }
 
-std::string_view hf_name_of(GeluKind kind) {
+std::string_view name_of(GeluKind kind) {
   return std::ranges::find(gelu_names, kind, &GeluName::kind)->name;
 }
 

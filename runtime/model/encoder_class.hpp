@@ -40,7 +40,4 @@ void refuse_unknown_encoder_keys(const HfKeys& keys);
 
 /// Reads a GELU under one of its names. Throws JobError for another activation.
 [[nodiscard]] GeluKind read_gelu(const HfKeys& keys, std::string_view key, GeluKind absent);
-/// Returns the name in a config.json.
-[[nodiscard]] std::string_view hf_name_of(GeluKind kind);
-
 }  // namespace maestro

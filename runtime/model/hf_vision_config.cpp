@@ -33,6 +33,7 @@ VisionConfig encoder_of(const HfKeys& keys) {
     config.last_norm = keys.flag("last_norm", true);
     config.patch_bias = keys.flag("patch_bias", true);
     config.layers_run = keys.size("layers_run", 0, 0, config.layers);
+    config.whole_tiles = keys.flag("whole_tiles", false);
   }
   read_positions(keys, config);
   refuse_unknown_encoder_keys(keys);
@@ -108,12 +109,12 @@ std::string hf_vision_config_text(const VisionConfig& config) {
   const bool grid = config.positions == PatchPositions::grid;
   const bool square = !grid && config.columns > 0 && config.columns * config.columns == config.max_patches;
   const bool usual = !config.class_row && !config.pre_norm && config.last_norm && config.patch_bias &&
-                     config.run_layers() == config.layers;
+                     config.run_layers() == config.layers && !config.whole_tiles;
   const bool siglip = square && usual;
   nlohmann::ordered_json out;
   if (siglip) out["architectures"] = {"SiglipVisionModel"};
   out["model_type"] = siglip ? siglip_class.type : own_encoder;
-  out["hidden_act"] = hf_name_of(config.activation);
+  out["hidden_act"] = name_of(config.activation);
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;
   out["num_attention_heads"] = config.heads;
@@ -130,6 +131,7 @@ std::string hf_vision_config_text(const VisionConfig& config) {
     out["last_norm"] = config.last_norm;
     out["patch_bias"] = config.patch_bias;
     out["layers_run"] = config.layers_run;
+    out["whole_tiles"] = config.whole_tiles;
   }
   if (grid) {
     out["position_tables"] = "2d";
@@ -147,7 +149,7 @@ std::string hf_vision_config_text(const VisionConfig& config) {
 std::string hf_projector_config_text(const ProjectorConfig& config) {
   nlohmann::ordered_json out;
   out["model_type"] = own_projector;
-  out["projector_hidden_act"] = hf_name_of(config.activation);
+  out["projector_hidden_act"] = name_of(config.activation);
   out["multimodal_projector_bias"] = config.biases;
   out["initializer_range"] = config.init_std;
   const ProjectorConfig usual;

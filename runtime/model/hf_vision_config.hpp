@@ -6,8 +6,8 @@
 //   hidden_act.
 // maestro_vision: the same keys for all other encoders, so that no other program mistakes them for a SigLIP:
 //   position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the table has a
-//   fixed number of columns; class_row, pre_norm, last_norm, patch_bias, layers_run. Positions are also read from
-//   siglip_vision_model, as earlier versions wrote it.
+//   fixed number of columns; class_row, pre_norm, last_norm, patch_bias, layers_run, whole_tiles. Positions are also
+//   read from siglip_vision_model, as earlier versions wrote it.
 // maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline. Earlier
 //   versions wrote it as a llava with a vision_config that lacks model_type.
 // Both parts are also read from the config.json of a vision-language model (vision_part.hpp).
@@ -49,6 +49,7 @@ struct VisionConfig {
   bool last_norm = true;        ///< a norm after the last layer
   bool patch_bias = true;       ///< a bias in the product of patches
   std::int64_t layers_run = 0;  ///< layers that the features need; 0: all
+  bool whole_tiles = false;     ///< every tile has the learned table's grid
 
   /// Returns the number of layers that are computed.
   [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }
@@ -70,6 +71,9 @@ struct ProjectorConfig {
 
   bool operator==(const ProjectorConfig&) const = default;
 };
+
+/// Returns an activation's name in config.json: "gelu" for erf.
+[[nodiscard]] std::string_view name_of(GeluKind kind);
 
 /// Parses a config.json, also of a vision-language model (vision_part.hpp). Errors (invalid_argument) as
 /// parse_hf_config. Absent keys take the defaults of transformers.

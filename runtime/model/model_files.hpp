@@ -14,8 +14,8 @@
 
 namespace maestro {
 
-/// Next to the language model of a vision-language model in a checkpoint: {"folder": the complete model's, "weights":
-/// its fingerprint}, for the export of the complete model.
+/// Next to a part of a vision-language model in a checkpoint: {"folder": the complete model's, "weights": its
+/// fingerprint}, for the export of the complete model.
 inline constexpr std::string_view whole_model_file = "complete_model.json";
 
 /// Returns the names of the tokenizer's files in a folder; model_files() returns all files that belong to a model.

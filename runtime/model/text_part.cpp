@@ -14,32 +14,40 @@ namespace {
 
 using nlohmann::json;
 
-/// A prefix of stored names; `own`: its replacement, or null for a tensor of another part.
+/// A prefix of stored names, and its replacement in a part.
 struct Prefix {
   std::string_view stored;
-  const char* own;
+  ModelPart part;
+  std::string_view own;
 };
 
+constexpr auto text = ModelPart::language_model, vision = ModelPart::vision, projector = ModelPart::projector;
+
 // The first prefix that matches counts.
-constexpr Prefix of_llava[] = {{"language_model.model.", "model."},
-                               {"language_model.lm_head.", "lm_head."},
-                               {"model.language_model.", "model."},
-                               {"lm_head.", "lm_head."},
-                               {"vision_tower.", nullptr},
-                               {"multi_modal_projector.", nullptr},
-                               {"image_newline", nullptr},
-                               {"model.vision_tower.", nullptr},
-                               {"model.multi_modal_projector.", nullptr},
-                               {"model.image_newline", nullptr}};
-constexpr Prefix of_qwen[] = {{"model.language_model.", "model."},
-                              {"model.visual.", nullptr},
-                              {"visual.", nullptr},
-                              {"lm_head.", "lm_head."},
-                              {"model.", "model."}};
-constexpr Prefix of_idefics[] = {{"model.text_model.", "model."},
-                                 {"model.vision_model.", nullptr},
-                                 {"model.connector.", nullptr},
-                                 {"lm_head.", "lm_head."}};
+constexpr Prefix of_llava[] = {{"language_model.model.", text, "model."},
+                               {"language_model.lm_head.", text, "lm_head."},
+                               {"model.language_model.", text, "model."},
+                               {"lm_head.", text, "lm_head."},
+                               {"vision_tower.vision_model.", vision, "vision_model."},
+                               {"vision_tower.", vision, "vision_model."},
+                               {"model.vision_tower.vision_model.", vision, "vision_model."},
+                               {"model.vision_tower.", vision, "vision_model."},
+                               {"multi_modal_projector.", projector, "multi_modal_projector."},
+                               {"model.multi_modal_projector.", projector, "multi_modal_projector."},
+                               {"image_newline", projector, "image_newline"},
+                               {"model.image_newline", projector, "image_newline"}};
+constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
+                              {"model.visual.merger.", projector, "merger."},
+                              {"model.visual.deepstack_merger_list.", projector, "deepstack_merger_list."},
+                              {"model.visual.", vision, "visual."},
+                              {"visual.merger.", projector, "merger."},
+                              {"visual.", vision, "visual."},
+                              {"lm_head.", text, "lm_head."},
+                              {"model.", text, "model."}};
+constexpr Prefix of_idefics[] = {{"model.text_model.", text, "model."},
+                                 {"model.vision_model.", vision, "vision_model."},
+                                 {"model.connector.", projector, "connector."},
+                                 {"lm_head.", text, "lm_head."}};
 
 /// A vision-language model of transformers.
 struct Whole {
@@ -219,12 +227,12 @@ Result<std::string> language_model_config(std::string_view text, std::string_vie
   });
 }
 
-std::optional<std::string> text_part_name(std::string_view model_type, std::string_view stored) {
+std::optional<PartName> part_name(std::string_view model_type, std::string_view stored) {
   const Whole* whole = whole_of(model_type);
   if (whole == nullptr) return std::nullopt;
   for (const Prefix& prefix : whole->names) {
     if (!stored.starts_with(prefix.stored)) continue;
-    return prefix.own == nullptr ? "" : prefix.own + std::string(stored.substr(prefix.stored.size()));
+    return PartName{prefix.part, std::string(prefix.own) + std::string(stored.substr(prefix.stored.size()))};
   }
   return std::nullopt;
 }

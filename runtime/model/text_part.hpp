@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The language model in a folder of a vision-language model: its config.json, and its tensors' names.
+// The language model in a folder of a vision-language model: its config.json; the names of all tensors by part.
 //
 // VL-1 (nothing passed over): a key at the root and a tensor belong to a known part of the model or are refused.
 // VL-2 (classes' defaults): a key that text_config leaves out has the value of its configuration class in transformers.
+//
+// FP-1 (one part): a stored tensor belongs to one part, or is unknown.
+// FP-2 (names and back): two tensors of a folder never have the same name in the same part.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,9 +26,17 @@ namespace maestro {
 /// the file and the key.
 [[nodiscard]] Result<std::string> language_model_config(std::string_view text, std::string_view where);
 
-/// Returns the name that the language model gives a stored tensor of a vision-language model: "model.norm.weight" for
-/// "language_model.model.norm.weight", in every form that transformers 4 and 5 write; empty for a tensor of another
-/// part; nothing for an unknown tensor.
-[[nodiscard]] std::optional<std::string> text_part_name(std::string_view model_type, std::string_view stored);
+enum class ModelPart : std::uint8_t { language_model, vision, projector };
+
+/// A tensor's part, and its name there.
+struct PartName {
+  ModelPart part = ModelPart::language_model;
+  std::string name;
+};
+
+/// Returns the part of a stored tensor of a vision-language model, and the name that a separate model of this part
+/// would give it: "model.norm.weight" for "language_model.model.norm.weight", "vision_model.post_layernorm.bias" for
+/// "vision_tower.post_layernorm.bias", in every form that transformers 4 and 5 write; nothing for an unknown tensor.
+[[nodiscard]] std::optional<PartName> part_name(std::string_view model_type, std::string_view stored);
 
 }  // namespace maestro

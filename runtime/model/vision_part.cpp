@@ -84,6 +84,7 @@ VisionConfig encoder_of(const HfKeys& root, const Family& family) {
   const EncoderClass& defaults = stated ? class_of(vision, family) : family.absent;
   VisionConfig config = read_encoder(vision, defaults);
   read_square_table(vision, defaults, config);
+  config.whole_tiles = true;
   if (stated) refuse_unknown_encoder_keys(vision);
   return config;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/vision/projector.hpp"
 
+#include "runtime/collective/rank_part.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/ops/author_functions.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/section_ranks.hpp"
 #include "sections/weights_folder.hpp"
@@ -60,24 +62,34 @@ Projector::Projector(const SectionContext& context, const Options& options)
   if (config_.vision_width < 1 || config_.width < 1) {
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
-  const ProjectorConfig usual;
-  if (config_.join != 1 || config_.products != 2 || config_.activation != usual.activation || !config_.biases ||
-      config_.tile_rows != 0 || config_.newline) {
-    throw JobError(context.name + ": only two products with biases and a tanh GELU are supported");
-  }
+  if (config_.newline)
+    throw JobError(context.name + ": rows that end an image's row (image_newline) are not supported");
   check_uncut(context.name, context.stage, "a projector has no layers to cut");
+  const Layout& layout = context.parallel.layout;
+  if (layout.context > 1 && changes_rows()) {
+    throw JobError(context.name + ".context = " + std::to_string(layout.context) + ": a projector that " +
+                   (config_.join > 1 ? "joins rows" : "drops class rows") +
+                   " needs all rows of an image; set context = 1");
+  }
   // Parts of the middle layer may differ in size, like parts of a vocabulary.
-  const CutSizes sizes{.vocabulary = config_.width, .vocabulary_name = "a width"};
-  check_parallel_fit(context.name, sizes, context.parallel.layout);
-  const ParameterInit init(context.seed, context.name);
-  const TensorCut cut(context.parallel);
-  ParameterBuilder add(parameters_, init, state_);
-  const std::string name = "multi_modal_projector.linear_";
-  first_ = add.linear(name + "1", Shape{config_.width, config_.vision_width}, config_.init_std, false,
-                      cut.rows(config_.width));
-  second_ =
-      add.linear(name + "2", Shape{config_.width, config_.width}, config_.init_std, false, cut.columns(config_.width));
+  if (!single()) check_parallel_fit(context.name, {.vocabulary = config_.width, .vocabulary_name = "a width"}, layout);
+  build();
   context.allocate(parameters_);
+}
+
+void Projector::build() {
+  const ParameterInit init(context_.seed, context_.name);
+  ParameterBuilder add(parameters_, init, state_);
+  const TensorCut cut(context_.parallel);
+  const auto product = [&](const char* name, std::int64_t columns, const ParameterSlice& slice) {
+    return add.product(name, Shape{config_.width, columns}, config_.init_std, config_.biases, slice);
+  };
+  if (single()) {
+    first_ = product("connector.modality_projection.proj", joined_columns(), {});
+    return;
+  }
+  first_ = product("multi_modal_projector.linear_1", joined_columns(), cut.rows(config_.width));
+  second_ = product("multi_modal_projector.linear_2", config_.width, cut.columns(config_.width));
 }
 
 Ports Projector::ports() const {
@@ -85,30 +97,78 @@ Ports Projector::ports() const {
           {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
 }
 
+std::vector<std::int32_t> Projector::used_rows(const Inputs& inputs) const {
+  const auto rows = inputs.lengths(Axis::patches);
+  const auto expected = inputs.lengths(Axis::visual);
+  std::vector<std::int32_t> used;
+  std::int32_t row = 0;
+  for (std::size_t sample = 0; sample < rows.size(); ++sample) {
+    const std::size_t before = used.size();
+    for (std::int64_t at = 0; at < rows[sample]; ++at, ++row) {
+      if (config_.tile_rows == 0 || at % config_.tile_rows != 0) used.push_back(row);
+    }
+    const bool whole = config_.tile_rows == 0 || rows[sample] % config_.tile_rows == 0;
+    const auto kept = static_cast<std::int64_t>(used.size() - before);
+    if (whole && kept == expected[sample] * config_.join) continue;
+    throw JobError(context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
+                   std::to_string(rows[sample]) + " rows of features for " + std::to_string(expected[sample]) +
+                   " rows of the decoder" +
+                   (config_.tile_rows > 0 ? ", but a tile has " + std::to_string(config_.tile_rows) + " rows" : "") +
+                   (config_.join > 1 ? ", but " + std::to_string(config_.join) + " features make one row" : "") +
+                   "; image processor and model disagree");
+  }
+  return used;
+}
+
+Var Projector::joined(Tape& tape, const Var& features, const Inputs& inputs) const {
+  const ParallelContext& parallel = context_.parallel;
+  std::vector<std::int32_t> used = used_rows(inputs);
+  if (single() && parallel.tensor_group != nullptr) {
+    const RowRange own = rank_part(static_cast<std::int64_t>(used.size()) / config_.join, *parallel.tensor_group);
+    const auto first = used.begin() + own.first * config_.join;
+    used = {first, first + own.count * config_.join};
+  }
+  const bool all = static_cast<std::int64_t>(used.size()) == features.value().rows();
+  const Var x = all ? features : index_select(tape, features, tape.indices(used));
+  if (config_.join == 1) return x;
+  return reshaped(tape, x, Shape{x.value().rows() / config_.join, joined_columns()});
+}
+
 void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const ParallelContext& parallel = context_.parallel;
   Var x = converted(tape, inputs["features"], tape.compute());
-  x = gathered(tape, x, parallel, inputs.layout(Axis::patches));
-  x = gelu(tape, linear(tape, x, *first_.weight, first_.bias));
+  if (changes_rows() || !single()) x = gathered(tape, x, parallel, inputs.layout(Axis::patches));
+  if (changes_rows()) x = joined(tape, x, inputs);
+  x = linear(tape, x, *first_.weight, first_.bias);
+  if (single()) return outputs.set("visual", x);
   // The bias must enter the sum over the group once.
-  x = linear(tape, x, *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
+  x = linear(tape, gelu(tape, x, config_.activation), *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
   outputs.set("visual", reduce_scatter_rows(tape, x, parallel.tensor_group));
 }
 
 Cost Projector::cost(const SampleShape& sample) const {
-  const auto patches = static_cast<double>(sample.patches);
+  const auto rows = static_cast<double>(sample.visual);
   const auto width = static_cast<double>(config_.width);
-  Cost cost{2.0 * patches * width * (static_cast<double>(config_.vision_width) + width), 0};
-  cost.working = patches * 2.0 * width * static_cast<double>(size_of(context_.precision));
+  const auto columns = static_cast<double>(joined_columns());
+  const auto element = static_cast<double>(size_of(context_.precision));
+  Cost cost{2.0 * rows * width * (columns + (single() ? 0 : width)), 0};
+  cost.working = rows * 2.0 * width * element;
   if (context_.trained || context_.passes_gradient) {
-    // Before and after GELU, and the result.
-    cost.bytes = patches * 3.0 * width * static_cast<double>(size_of(context_.precision));
+    // The result; before and after GELU; the features without class rows, and side by side.
+    const double kept =
+        (single() ? 1.0 : 3.0) * width + ((config_.tile_rows > 0 ? 1 : 0) + (config_.join > 1 ? 1 : 0)) * columns;
+    cost.bytes = rows * kept * element;
   }
   return cost;
 }
 
 bool Projector::ignores(std::string_view stored_name) const {
-  return !stored_name.starts_with("multi_modal_projector.");
+  return !stored_name.starts_with(single() ? "connector." : "multi_modal_projector.");
+}
+
+ProductParameters Projector::products() {
+  if (single()) return {{first_.weight}};
+  return {{first_.weight, second_.weight}};
 }
 
 void Projector::freeze() {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps vision features to a decoder's embedding space: linear, tanh GELU, linear, with biases (the projector of LLaVA
-// 1.5, Liu et al. 2023).
+// Maps vision features to a decoder's embedding space: linear, GELU, linear (LLaVA 1.5, Liu et al. 2023), or a single
+// linear product (Idefics3, Laurencon et al. 2024).
 //
 // Input   features  (P, vision width) act, with the vision section's precision, differentiable
-// Output  visual    (P, width) act, differentiable
+// Output  visual    (V, width) act, differentiable
 //
-// Each rank has separate rows of both ports. The tensor group gathers the features of its context part; the first
-// product is cut by its weight's rows, the second by its weight's columns, and the sum is scattered by rows.
+// PR-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
+//       class row, is dropped. Then each `join` consecutive rows are one row, side by side. A sample with other numbers
+//       of rows is refused by its number.
+// PR-2 (ranks): each rank has separate rows of both ports. The tensor group gathers the features of its context part.
+//       Of two products the first is cut by its weight's rows, the second by its weight's columns, and the sum is
+//       scattered by rows; a single product is replicated, and each rank computes its own rows. With join or tile_rows
+//       the numbers of rows differ, and a context degree above 1 is refused.
 #pragma once
 
 #include <optional>
@@ -30,13 +35,15 @@ class Projector final : public Section {
     /// folder's config.json takes precedence over these sections. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError if a width is below 1 or below the tensor degree.
+  /// Throws JobError if a width is below 1 or below the tensor degree, and for PR-2.
   Projector(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
+  /// Throws JobError for PR-1.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// Returns 2 P (Cv C + C C) FLOPs for P patches; Cv is the vision section's width.
+  /// Returns 2 V (m Cv C + C C) FLOPs for V rows, or 2 V m Cv C with a single product; Cv is the vision section's
+  /// width, m is `join`.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
   /// Returns true for the other parts of a vision-language model.
@@ -44,12 +51,22 @@ class Projector final : public Section {
   [[nodiscard]] std::string config_json() const override { return hf_projector_config_text(config_); }
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   [[nodiscard]] bool runs_dry() const override { return true; }
-  [[nodiscard]] ProductParameters products() override { return {{first_.weight, second_.weight}}; }
+  [[nodiscard]] ProductParameters products() override;
   void freeze() override;
   /// Returns whether it is frozen and on a single rank: with several ranks collectives keep passes from overlapping.
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:
+  [[nodiscard]] bool single() const { return config_.products == 1; }
+  /// Returns whether the ports differ in their numbers of rows.
+  [[nodiscard]] bool changes_rows() const { return config_.join > 1 || config_.tile_rows > 0; }
+  [[nodiscard]] std::int64_t joined_columns() const { return config_.join * config_.vision_width; }
+  void build();
+  /// Returns the features' rows that are used, in order.
+  [[nodiscard]] std::vector<std::int32_t> used_rows(const Inputs& inputs) const;
+  /// Returns (V, joined_columns()) act from all features (PR-1); for a single product only the rank's rows.
+  [[nodiscard]] Var joined(Tape& tape, const Var& features, const Inputs& inputs) const;
+
   SectionContext context_;
   ProjectorConfig config_;
   DType features_;

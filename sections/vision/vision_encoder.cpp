@@ -2,7 +2,9 @@
 #include "sections/vision/vision_encoder.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <tuple>
 
 #include "runtime/core/result.hpp"
 #include "sections/parallel_fit.hpp"
@@ -47,10 +49,15 @@ std::vector<std::int32_t> image_offsets(std::span<const Place> places, const Seq
   return offsets;
 }
 
-/// Returns an image's grid. Throws JobError with the prefix `where` for a negative place.
-PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
+bool is_class_row(const Place& place) {
+  return place.row == -1 && place.column == -1;
+}
+
+/// Returns an image's grid. Throws JobError with the prefix `where` for a negative place, except for class rows.
+PatchGrid grid_of(std::span<const Place> image, bool class_row, const std::string& where) {
   PatchGrid grid;
   for (const Place& place : image) {
+    if (class_row && is_class_row(place)) continue;
     if (place.row < 0 || place.column < 0) throw JobError(where + "has a patch at a negative row or column");
     grid.rows = std::max<std::int64_t>(grid.rows, place.row + 1);
     grid.columns = std::max<std::int64_t>(grid.columns, place.column + 1);
@@ -58,13 +65,30 @@ PatchGrid grid_of(std::span<const Place> image, const std::string& where) {
   return grid;
 }
 
+/// Checks VE-4 for an image whose grid is the table's.
+void check_rows(std::span<const Place> image, const VisionConfig& config, const std::string& where) {
+  std::vector<bool> seen(static_cast<std::size_t>(config.max_patches) + 1);
+  for (const Place& place : image) {
+    const auto entry = is_class_row(place) ? config.max_patches : place.row * config.columns + place.column;
+    if (seen[static_cast<std::size_t>(entry)]) {
+      throw JobError(where + "has two rows for the place " + std::to_string(place.row) + ", " +
+                     std::to_string(place.column));
+    }
+    seen[static_cast<std::size_t>(entry)] = true;
+  }
+  const auto rows = static_cast<std::size_t>(config.max_patches + (config.class_row ? 1 : 0));
+  if (image.size() == rows) return;
+  throw JobError(where + "has " + std::to_string(image.size()) + " rows, but the model takes " + std::to_string(rows) +
+                 (config.class_row ? ", a class row among them" : ""));
+}
+
 }  // namespace
 
 struct VisionEncoder::Images {
   std::shared_ptr<const std::vector<std::int32_t>> offsets;  // images + 1; shared with the recorded backward pass
   Block device_offsets;                                      // the same for the table
-  Block first_index;                                         // (P) i32: index in the learned table, or the row table
-  Block second_index;                                        // (P) i32: index in the column table
+  Block first_index;                                         // (P) i32: entry in the first table; -1: none
+  Block second_index;                                        // (P) i32: entry in the second table
   [[nodiscard]] SequenceLayout layout() const {
     return {*offsets, second_index.tensor().span<std::int32_t>(), device_offsets.tensor().span<std::int32_t>()};
   }
@@ -89,6 +113,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.tensor_group = parallel.tensor_group;
   block_.context_group = parallel.context_group;
   block_.norm.epsilon = config_.norm_epsilon;
+  block_.activation = config_.activation;
   check_attention(context, block_.attention.shape);
   build();
   context.allocate(parameters_);
@@ -102,18 +127,29 @@ void VisionEncoder::build() {
     return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
   };
   // A convolution's kernel with a stride equal to its size.
-  patch_embedding_ = add.linear(embeddings + "patch_embedding", Shape{config_.width, 3, config_.patch, config_.patch},
-                                config_.init_std);
-  if (config_.positions == PatchPositions::learned) {
-    positions_ = table("position_embedding.weight", config_.max_patches);
+  const std::string patch = embeddings + "patch_embedding";
+  const Shape kernel{config_.width, 3, config_.patch, config_.patch};
+  patch_embedding_.weight = &add.stored(add.matrix(patch + ".weight", kernel, config_.init_std));
+  if (config_.class_row) {
+    std::vector<std::string> kinds{embeddings + "class_embedding"};
+    if (config_.patch_bias) kinds.push_back(patch + ".bias");
+    first_table_ = &add.vectors(kinds, config_.width, config_.init_std);
+    second_table_ = table("position_embedding.weight", config_.max_patches + 1);
+  } else if (config_.positions == PatchPositions::learned) {
+    first_table_ = table("position_embedding.weight", config_.max_patches);
   } else {
-    rows_ = table("row_embedding.weight", config_.max_grid);
-    columns_ = table("column_embedding.weight", config_.max_grid);
+    first_table_ = table("row_embedding.weight", config_.max_grid);
+    second_table_ = table("column_embedding.weight", config_.max_grid);
   }
-  for (std::int64_t i = 0; i < config_.layers; ++i) {
+  if (config_.patch_bias && !config_.class_row) {
+    patch_embedding_.bias = &add.stored(add.vector(patch + ".bias", config_.width, 0.0f));
+  }
+  const auto norm = [&](const char* name) { return add.layer_norm(std::string(model) + name, config_.width); };
+  if (config_.pre_norm) pre_norm_ = norm("pre_layrnorm");  // as CLIP spells it
+  for (std::int64_t i = 0; i < config_.run_layers(); ++i) {
     layers_.push_back(layer(add, std::string(model) + "encoder.layers." + std::to_string(i) + "."));
   }
-  final_norm_ = add.layer_norm(std::string(model) + "post_layernorm", config_.width);
+  if (config_.last_norm) final_norm_ = norm("post_layernorm");
 }
 
 BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& prefix) const {
@@ -161,37 +197,48 @@ VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs)
     while (samples.offsets[sample + 1] <= offsets[image]) ++sample;
     const std::string where = context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) +
                               ": image " + std::to_string(places[begin].image) + " ";
-    const PatchGrid grid = grid_of(places.subspan(begin, end - begin), where);
+    const std::span<const Place> rows = places.subspan(begin, end - begin);
+    const PatchGrid grid = grid_of(rows, config_.class_row, where);
+    if (config_.whole_tiles) check_whole_tile(config_, grid, where + "has ");
     check_grid(config_, grid, where + "has ");
-    const auto columns = static_cast<std::int32_t>(config_.columns > 0 ? config_.columns : grid.columns);
-    for (std::size_t patch = begin; patch < end; ++patch) {
-      const bool learned = config_.positions == PatchPositions::learned;
-      first[patch] = learned ? places[patch].row * columns + places[patch].column : places[patch].row;
-      second[patch] = places[patch].column;
+    if (config_.whole_tiles) check_rows(rows, config_, where);
+    const std::int64_t columns = config_.columns > 0 ? config_.columns : grid.columns;
+    for (std::size_t at = begin; at < end; ++at) {
+      std::tie(first[at], second[at]) = entries_of(places[at].row, places[at].column, columns);
     }
   }
   return {std::make_shared<const std::vector<std::int32_t>>(offsets), tape.indices(offsets), tape.indices(first),
           tape.indices(second)};
 }
 
+std::pair<std::int32_t, std::int32_t> VisionEncoder::entries_of(std::int32_t row, std::int32_t column,
+                                                                std::int64_t columns) const {
+  if (config_.positions == PatchPositions::grid) return {row, column};
+  const auto position = static_cast<std::int32_t>(row * columns + column);
+  if (!config_.class_row) return {position, 0};
+  if (row < 0) return {0, 0};
+  return {config_.patch_bias ? 1 : -1, position + 1};
+}
+
 Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& images) {
   const Var pixels = converted(tape, inputs["pixels"], tape.compute());
   const Var patches = linear(tape, pixels, *patch_embedding_.weight, patch_embedding_.bias);
-  Parameter& table = positions_ != nullptr ? *positions_ : *rows_;
   const ParallelContext& parallel = context_.parallel;
   const RowRange own = parallel.layout.rows(Sharding::rank_rows, images.layout().rows(), parallel.rank);
   const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own), .device_offsets = {}};
-  const Var positions = embedding(tape, table, images.first_of(own), columns_, columns);
-  return add(tape, positions, patches);
+  const Var rows = embedding(tape, *first_table_, images.first_of(own), second_table_, columns);
+  return add(tape, rows, patches);
 }
 
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
   images.keep_all(tape);
   Stream x = embedded(tape, inputs, images);
+  if (config_.pre_norm) x = converted(tape, block_norm(tape, x, pre_norm_, block_.norm), DType::f32);
   for (const BlockWeights& weights : layers_)
     x = transformer_block(tape, weights, block_, std::move(x), images.layout());
-  outputs.set("features", block_norm(tape, x, final_norm_, block_.norm));
+  outputs.set("features", config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm)
+                                            : converted(tape, whole(tape, x), context_.precision));
 }
 
 Cost VisionEncoder::cost(const SampleShape& sample) const {
@@ -207,8 +254,17 @@ std::vector<std::string> VisionEncoder::notes() const {
 }
 
 bool VisionEncoder::ignores(std::string_view stored_name) const {
-  return !stored_name.starts_with(model) || stored_name.starts_with("vision_model.head.") ||
-         stored_name == "vision_model.embeddings.position_ids";
+  if (!stored_name.starts_with(model)) return true;
+  const std::string_view name = stored_name.substr(std::string_view(model).size());
+  if (!config_.last_norm && name.starts_with("post_layernorm.")) return true;
+  constexpr std::string_view layers = "encoder.layers.";
+  if (name.starts_with(layers)) {
+    std::int64_t layer = 0;
+    const std::string_view rest = name.substr(layers.size());
+    std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    return layer >= config_.run_layers() && layer < config_.layers;
+  }
+  return name.starts_with("head.") || name == "embeddings.position_ids";
 }
 
 ProductParameters VisionEncoder::products() {

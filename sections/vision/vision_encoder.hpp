@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vision transformer over the patches of images (Dosovitskiy et al. 2021; SigLIP, Zhai et al. 2023): linear patch
-// embedding with bias, learned positions, pre-norm blocks with biases, a final layer norm. No class token, no pooling.
+// A vision transformer over the patches of images (Dosovitskiy et al. 2021; SigLIP, Zhai et al. 2023; CLIP, Radford et
+// al. 2021): linear patch embedding, learned positions, a class row and a norm if the model has them, pre-norm blocks
+// with biases, a final layer norm if the model has it. No pooling. Images are tiles: rectangles that the encoder sees
+// separately.
 //
-// Inputs  pixels    (P, 3 patch^2) f32 in (channel, row, column) order, all patches of an image, row by row
-//         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image
+// Inputs  pixels    (P, 3 patch^2) f32 in (channel, row, column) order, all patches of an image in any order; zeros for
+//                   a class row
+//         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image; both -1
+//                   for a class row
 // Output  features  (P, width) act, differentiable
 //
 // VE-1 (own image): a patch attends to all patches of its image and to no others, however the micro-batch is packed. An
@@ -17,6 +21,9 @@
 // VE-3 (ranks): VE-1 and VE-2 also hold for images whose patches are on several ranks: every rank has the places and
 //       image boundaries of the full micro-batch, but only its rows of pixels and features. Patch embedding, position
 //       tables and norms are replicated; layers are split as in transformer_block.hpp.
+// VE-4 (places): only `places` states what a row is: features are the same in any order of an image's rows. With
+//       whole_tiles an image has each place of the table's grid once, and the class row if the model has one; other
+//       images are refused with the sample's name. A class row takes the table's first entry, patches the next ones.
 #pragma once
 
 #include <string>
@@ -45,7 +52,7 @@ class VisionEncoder final : public Section {
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
-  /// Returns true for the pooling head, a text model and buffers, which full SigLIP models store.
+  /// Returns true for layers that are not run, the pooling head, a text model and buffers, which full models store.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
   [[nodiscard]] std::string config_json() const override { return hf_vision_config_text(config_); }
   [[nodiscard]] std::vector<std::string> notes() const override;
@@ -59,11 +66,14 @@ class VisionEncoder final : public Section {
   [[nodiscard]] const VisionConfig& vision() const { return config_; }
 
  private:
-  struct Images;  // where images begin, and each patch's entries in the position tables
+  struct Images;  // where images begin, and each row's entries in two tables
 
   void build();
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
+  /// Returns a row's entries in the first and the second table; `columns` are the table's or the image's.
+  [[nodiscard]] std::pair<std::int32_t, std::int32_t> entries_of(std::int32_t row, std::int32_t column,
+                                                                 std::int64_t columns) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
 
@@ -73,9 +83,9 @@ class VisionEncoder final : public Section {
   BlockOptions block_;
   Parameters parameters_;
   Affine patch_embedding_;
-  Parameter* positions_ = nullptr;  // "learned"
-  Parameter* rows_ = nullptr;       // "2d"
-  Parameter* columns_ = nullptr;    // "2d"
+  Parameter* first_table_ = nullptr;   // positions; "2d": rows; with class rows: class embedding, patch bias
+  Parameter* second_table_ = nullptr;  // "2d": columns; with class rows: positions
+  Affine pre_norm_;
   std::vector<BlockWeights> layers_;
   Affine final_norm_;
   std::vector<StateEntry> state_;

@@ -105,12 +105,10 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
   if (config.width % config.heads != 0) {
     refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
   }
-  const bool plain = !config.class_row && !config.pre_norm && config.last_norm && config.patch_bias &&
-                     config.layers_run == 0 && config.activation == GeluKind::tanh;
-  if (!plain) refuse(section, "encoders with a class row, other norms, layers or activations are not supported");
   check_patches(section, config, data);
   const bool by_own_columns = config.positions == PatchPositions::learned && config.columns == 0;
   const PatchGrid most{data.pictures.rows, data.pictures.columns};
+  if (config.whole_tiles && most.rows > 0) check_whole_tile(config, most, section + ": the data's images have up to ");
   check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's images have up to ");
 }
 
@@ -135,8 +133,17 @@ void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::st
                  "; set data.image_size = " + std::to_string(full_size(config)) + " at most");
 }
 
+void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const std::string& tile) {
+  const PatchGrid whole{table_rows(config), config.columns};
+  if (grid == whole) return;
+  throw JobError(tile + by(grid.rows, grid.columns) + " patches, but the model takes tiles of " +
+                 by(whole.rows, whole.columns) + "; its image processor must make tiles of " +
+                 by(whole.columns * config.patch, whole.rows * config.patch) + " pixels");
+}
+
 std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures) {
-  if (!config.stored || config.positions == PatchPositions::grid || config.columns == 0) return "";
+  if (!config.stored || config.whole_tiles || config.positions == PatchPositions::grid || config.columns == 0)
+    return "";
   const bool filled = pictures.columns == config.columns || pictures.rows == table_rows(config);
   if (pictures.columns == 0 || filled) return "";
   return "images have up to " + by(pictures.rows, pictures.columns) + " patches and take the first of the " +
@@ -153,7 +160,7 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
   const double products = 2.0 * patches * width * (4.0 * width + 2.0 * ffn);
   const double scores = 2.0 * 2.0 * patches * each * width;
   const double embedding = 2.0 * patches * static_cast<double>(patch_columns(config)) * width;
-  return embedding + static_cast<double>(config.layers) * (products + scores);
+  return embedding + static_cast<double>(config.run_layers()) * (products + scores);
 }
 
 double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
@@ -162,8 +169,9 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
   const double activations = 2.0 * width + 3.0 * width + width + 2.0 * width + 2.0 * static_cast<double>(config.ffn);
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
-  const double ends = 2.0 * width * (sizeof(float) + static_cast<double>(size_of(precision)));
-  return static_cast<double>(sample.patches) * (static_cast<double>(config.layers) * layer + ends);
+  const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));
+  const double ends = (config.pre_norm ? 3.0 : 2.0) * norm;
+  return static_cast<double>(sample.patches) * (static_cast<double>(config.run_layers()) * layer + ends);
 }
 
 double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {

@@ -25,12 +25,15 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
 /// Throws JobError if the position tables lack an entry for a patch in this grid (VE-2). The message has `picture`,
 /// such as "vision: sample 3: image 0 has ", the size, and the remedy.
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture);
+/// Throws JobError if a tile's grid is not the learned table's (VE-4). The message has `tile`, as for check_grid.
+void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const std::string& tile);
 /// Returns a note if the run's images fill only a part of a stored table; else empty.
 [[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
 
-/// Returns the FLOPs of a forward pass for a sample with P patches in all images, P / images in each:
+/// Returns the FLOPs of a forward pass for a sample with P rows in all images, P / images in each:
 ///   2 P 3 patch^2 C                              patch embedding
-///   per layer  2 P C (4 C + 2 F)                 matrix products
+///   per layer that is computed
+///              2 P C (4 C + 2 F)                 matrix products
 ///              2 * 2 * P (P / images) C          scores and their product with the values, all pairs of an image
 /// Norms, positions and pointwise work are left out. `config` must be resolved.
 [[nodiscard]] double vision_flops(const VisionConfig& config, const SampleShape& sample);

@@ -155,6 +155,7 @@ TEST(HfVisionConfig, an_encoder_that_differs_from_siglip_reads_back_as_itself) {
   config.class_row = config.pre_norm = true;
   config.last_norm = config.patch_bias = false;
   config.layers_run = 5;
+  config.whole_tiles = true;
   EXPECT_EQ(again().value_or_throw(), config);
   EXPECT_THAT(hf_vision_config_text(config), HasSubstr("maestro_vision"));
 }

@@ -77,6 +77,7 @@ TEST(VisionPart, of_a_llava_runs_all_layers_but_the_last_and_drops_class_rows) {
   encoder.activation = GeluKind::quick;
   encoder.class_row = encoder.pre_norm = true;
   encoder.last_norm = encoder.patch_bias = false;
+  encoder.whole_tiles = true;
   EXPECT_EQ(part.encoder, encoder);
   EXPECT_EQ(part.image_token, 32000);
   ProjectorConfig projector;

@@ -10,15 +10,23 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
   vision_language_<family>
              tokens (M; -1: image position), targets (M), offsets (S + 1), patch_offsets (S + 1), visual (P, C), loss,
              gradient.<name> and gradient.visual of the loss, exact_match (hits, samples)
+  image_text/<model>
+             complete vision-language models as saved by transformers: tokens, targets, offsets, pixels and places of the
+             encoder's rows (class rows with zeros; blocks of joined patches), patch_offsets, visual_offsets, logits
+             (M, V), loss, gradient.<stored name> of the loss; names.json has the modules' name of each stored tensor
 All fp32. gradient.<name> has an entry for each stored tensor that has a gradient.
 """
+import json
 import os
 import pathlib
+import shutil
+import tempfile
 
 import torch
 from record_references import POSITIONS, VOCABULARY, WIDTH, cross_entropy, gpt2, llama, randomise
+from record_text_parts import matched, tensors
 from safetensors.torch import save_file
-from transformers import LlavaConfig, LlamaConfig, SiglipVisionConfig, SiglipVisionModel
+from transformers import AutoConfig, AutoModelForImageTextToText, LlavaConfig, LlamaConfig, SiglipVisionConfig, SiglipVisionModel
 from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
 
 ROOT = pathlib.Path(os.path.realpath(__file__)).parent / "references"
@@ -79,7 +87,7 @@ def record_siglip():
 def record_projector():
     torch.manual_seed(9)
     folder = ROOT / "projector"
-    config = LlavaConfig(vision_config=SiglipVisionConfig(hidden_size=VISION_WIDTH),
+    config = LlavaConfig(vision_config=SiglipVisionConfig(hidden_size=VISION_WIDTH, num_attention_heads=2),
                          projector_hidden_act="gelu_pytorch_tanh", vision_feature_layer=-1,
                          vision_feature_select_strategy="full",
                          text_config=LlamaConfig(hidden_size=WIDTH, num_attention_heads=4, num_key_value_heads=4))
@@ -138,6 +146,88 @@ def record_decoder(name, model):
     print(f"{name}: loss {loss.item():.6f}, {hits} of {len(samples)} exact")
 
 
+TEXT = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 8,
+         "patch_size": 2, "vision_use_head": False}
+IMAGE_TOKEN = 39
+WHOLE = {
+    "llava_clip": ("llava", {"text_config": {"model_type": "llama", **TEXT}, "image_token_index": IMAGE_TOKEN,
+                             "vision_config": {"model_type": "clip_vision_model", "projection_dim": 8, **TOWER}}),
+    "llava_siglip": ("llava", {"text_config": {"model_type": "llama", **TEXT}, "image_token_index": IMAGE_TOKEN,
+                               "vision_config": {"model_type": "siglip_vision_model", **TOWER},
+                               "vision_feature_layer": -1, "vision_feature_select_strategy": "full"}),
+    "smolvlm": ("smolvlm", {"text_config": {"model_type": "llama", "rms_norm_eps": 1e-5, **TEXT},
+                            "vision_config": TOWER, "image_token_id": IMAGE_TOKEN, "scale_factor": 2}),
+}
+TILES = (2, 0, 1)  # by sample
+
+
+def encoder_rows(images, merge, class_row):
+    """Returns the encoder's rows and places of tiles (N, 3, H, W): patches in blocks, after a class row if there is one."""
+    patch, side = TOWER["patch_size"], TOWER["image_size"] // TOWER["patch_size"]
+    pixels, places = [], []
+    for tile, image in enumerate(images):
+        if class_row:
+            pixels.append(torch.zeros(3 * patch * patch))
+            places.append([tile, -1, -1])
+        for block_row in range(0, side, merge):
+            for block_column in range(0, side, merge):
+                for row in range(block_row, block_row + merge):
+                    for column in range(block_column, block_column + merge):
+                        pixels.append(image[:, row * patch:(row + 1) * patch,
+                                            column * patch:(column + 1) * patch].reshape(-1))
+                        places.append([tile, row, column])
+    return pixels, places
+
+
+def record_whole(name):
+    torch.manual_seed(12)
+    family, settings = WHOLE[name]
+    smolvlm, clip = family == "smolvlm", name.endswith("clip")
+    model = AutoModelForImageTextToText.from_config(
+        AutoConfig.for_model(family, **json.loads(json.dumps(settings))), dtype=torch.float32).eval()
+    randomise_vision(model)
+    folder = ROOT / "image_text" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as raw:
+        model.save_pretrained(raw, save_original_format=False)
+        names = matched(tensors(folder), tensors(raw))
+    (folder / "names.json").write_text(json.dumps(names, indent=1, sort_keys=True) + "\n")
+    merge = settings.get("scale_factor", 1)
+    each = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 // merge ** 2
+    tokens, logits, pixels, places = [], [], [], []
+    for tiles in TILES:
+        words = [torch.randint(3, IMAGE_TOKEN, (3,)) for _ in range(tiles + 2)]
+        sample = torch.cat([piece for word in words[:tiles] for piece in (word, torch.full((each,), IMAGE_TOKEN))]
+                           + words[tiles:])
+        images = torch.randn(tiles, 3, TOWER["image_size"], TOWER["image_size"])
+        given = {} if tiles == 0 else {"pixel_values": images[None] if smolvlm else images}
+        logits.append(model(input_ids=sample[None], **given).logits[0])
+        rows = encoder_rows(images, merge, clip)
+        pixels += rows[0]
+        places += rows[1]
+        tokens.append(sample)
+    lengths = [len(sample) for sample in tokens]
+    tokens, logits = torch.cat(tokens).int(), torch.cat(logits)
+    targets = torch.randint(0, TEXT["vocab_size"], tokens.shape, dtype=torch.int32)
+    targets[tokens == IMAGE_TOKEN] = -1
+    targets[-1] = -1
+    loss = cross_entropy(logits, targets)
+    loss.backward()
+    tokens[tokens == IMAGE_TOKEN] = -1
+    stored = {raw: hub for hub, raw in names.items()}
+    per_tile = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 + clip
+    save_file({"tokens": tokens, "targets": targets, "offsets": offsets(lengths), "pixels": torch.stack(pixels),
+               "places": torch.tensor(places, dtype=torch.int32), "logits": logits.detach().contiguous(),
+               "loss": loss.detach().reshape(1), "patch_offsets": offsets([tiles * per_tile for tiles in TILES]),
+               "visual_offsets": offsets([tiles * each for tiles in TILES])}
+              | gradients(model, stored.__getitem__), folder / "expected.safetensors")
+    print(f"{name}: loss {loss.item():.6f}")
+
+
 def main():
     assert max(LENGTHS) <= POSITIONS
     record_siglip()
@@ -145,6 +235,8 @@ def main():
     for family, build in (("gpt2", gpt2), ("llama", llama)):
         torch.manual_seed(11)
         record_decoder(f"vision_language_{family}", build(family == "gpt2"))
+    for name in WHOLE:
+        record_whole(name)
 
 
 if __name__ == "__main__":

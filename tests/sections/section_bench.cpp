@@ -24,13 +24,28 @@ Batch::Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> 
   with_patches(std::vector<std::int32_t>(samples.size(), 0));
 }
 
-Batch& Batch::with_patches(const std::vector<std::int32_t>& counts) {
-  patch_offsets.assign(1, 0);
-  patch_positions.clear();
+namespace {
+
+/// Fills a layout's arrays.
+void lay_out(const std::vector<std::int32_t>& counts, std::vector<std::int32_t>& offsets,
+             std::vector<std::int32_t>& positions) {
+  offsets.assign(1, 0);
+  positions.clear();
   for (const std::int32_t count : counts) {
-    for (std::int32_t position = 0; position < count; ++position) patch_positions.push_back(position);
-    patch_offsets.push_back(patch_offsets.back() + count);
+    for (std::int32_t position = 0; position < count; ++position) positions.push_back(position);
+    offsets.push_back(offsets.back() + count);
   }
+}
+
+}  // namespace
+
+Batch& Batch::with_patches(const std::vector<std::int32_t>& counts) {
+  lay_out(counts, patch_offsets, patch_positions);
+  return *this;
+}
+
+Batch& Batch::with_visual(const std::vector<std::int32_t>& counts) {
+  lay_out(counts, visual_offsets, visual_positions);
   return *this;
 }
 
@@ -70,7 +85,7 @@ MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass 
     : section_(&section),
       batch_(&batch),
       tape_(*bench.ops, bench.arena, precision, pass == Pass::train),
-      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches(), batch.patches()) {
+      inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches(), batch.visual()) {
   const auto borrowed = [](const std::vector<std::int32_t>& values) {
     return Tensor(const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size())});
   };

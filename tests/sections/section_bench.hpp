@@ -24,7 +24,8 @@ inline constexpr double loss_tolerance = 1e-6;  ///< relative tolerance for sums
 /// Samples packed without padding.
 struct Batch {
   std::vector<std::int32_t> tokens, targets, offsets, positions;
-  std::vector<std::int32_t> patch_offsets, patch_positions;  ///< patches; empty without images
+  std::vector<std::int32_t> patch_offsets, patch_positions;    ///< patches; empty without images
+  std::vector<std::int32_t> visual_offsets, visual_positions;  ///< empty: as patches
   std::vector<SampleId> samples;
 
   Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,
@@ -32,9 +33,15 @@ struct Batch {
   /// Returns random tokens and targets below `ids`; every seventh target is ignored.
   static Batch random(std::uint64_t seed, const std::vector<std::int32_t>& lengths, std::int64_t ids);
   Batch& with_patches(const std::vector<std::int32_t>& counts);
+  Batch& with_visual(const std::vector<std::int32_t>& counts);
   [[nodiscard]] SequenceLayout layout() const { return {offsets, positions}; }
   [[nodiscard]] SequenceLayout patches() const { return {patch_offsets, patch_positions}; }
-  [[nodiscard]] SequenceLayout layout_of(Axis axis) const { return axis == Axis::tokens ? layout() : patches(); }
+  [[nodiscard]] SequenceLayout visual() const {
+    return visual_offsets.empty() ? patches() : SequenceLayout{visual_offsets, visual_positions};
+  }
+  [[nodiscard]] SequenceLayout layout_of(Axis axis) const {
+    return axis == Axis::tokens ? layout() : axis == Axis::patches ? patches() : visual();
+  }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] double target_tokens() const;
 };

@@ -45,11 +45,12 @@ int run_export(const ExportArguments& arguments, Console& console) {
   options.shard_bytes = static_cast<std::uint64_t>(arguments.shard_gb * bytes_of_gb);
   if (arguments.merge) options.merge = merge_adapters;
   if (!arguments.text) options.complete = write_complete_model;
-  const CheckpointSection source = resolve_section(arguments.from).value_or_throw();
+  const CheckpointSection source = resolve_section(arguments.from, !arguments.text).value_or_throw();
   const ExportedModel model = export_section(source.checkpoint, source.section, arguments.to, options).value_or_throw();
   char size[32];
   std::snprintf(size, sizeof size, "%.3g MB", static_cast<double>(model.bytes) / 1e6);
-  const std::string sections = joined_names(sections_of_model(source.checkpoint, source.section).value_or_throw());
+  const std::string sections =
+      joined_names(sections_of_model(source.checkpoint, source.section, !arguments.text).value_or_throw());
   console.note(sections + " of " + source.checkpoint.string() + ": " + std::string(model.adapters ? "adapters, " : "") +
                std::string(name_of(model.dtype)) + ", " + size + " in " + std::to_string(model.files) +
                (model.files == 1 ? " file" : " files"));
