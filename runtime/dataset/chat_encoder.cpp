@@ -57,8 +57,8 @@ std::size_t end_of_contents(std::span<const ChatMessage> messages, std::string_v
 /// The encoding of a conversation.
 class ChatEncoder::Encoding {
  public:
-  Encoding(const ChatEncoder& encoder, const Record& record)
-      : encoder_(encoder), messages_(record.messages), context_(encoder.options_.context) {
+  Encoding(const ChatEncoder& encoder, const Record& record, std::span<const ExpandedImage> images)
+      : encoder_(encoder), record_(record), messages_(record.messages), images_(images), context_(encoder.options_.context) {
     context_.tools = record.tools;
     context_.variables = record.variables;
   }
@@ -81,6 +81,7 @@ class ChatEncoder::Encoding {
     for (LearnedAnswer& answer : answers_) {
       answer.prompt = encoder_.chat_->render_text(messages_.first(answer.message), context_, ChatEnd::prompt);
       answer.until = encoder_.chat_->render(messages_.first(answer.message + 1), context_, ChatEnd::none);
+      if (const Status placed = check_places(answer); !placed) return placed;
       if (const Status found = find_begin(answer); !found) return found;
     }
     return {};
@@ -90,7 +91,11 @@ class ChatEncoder::Encoding {
     const bool joined = std::ranges::all_of(
         answers_, [&](const LearnedAnswer& answer) { return whole.starts_with(answer.until.text); });
     Result<std::vector<Document>> made = documents(joined);
-    return made && apart_ ? documents(false) : std::move(made);
+    if (made && apart_) made = documents(false);
+    for (std::size_t at = 0; made && encoder_.options_.images != nullptr && at < made->size(); ++at) {
+      if (const Status unfolded = unfold((*made)[at]); !unfolded) return unfolded.error();
+    }
+    return made;
   }
   [[nodiscard]] const ChatContext& context() const { return context_; }
   [[nodiscard]] std::vector<LearnedAnswer>& answers() { return answers_; }
@@ -98,6 +103,10 @@ class ChatEncoder::Encoding {
 
  private:
   [[nodiscard]] const Tokenizer& tokenizer() const { return *encoder_.tokenizer_; }
+  [[nodiscard]] std::vector<std::int32_t> tokens_of(std::string_view text) const;
+  [[nodiscard]] Status check_places(const LearnedAnswer& answer) const;
+  Status unfold(Document& document) const;
+  [[nodiscard]] std::size_t images_until(const LearnedAnswer& answer) const;
   Status find_begin(LearnedAnswer& answer) const;
   Result<std::vector<Document>> documents(bool joined);
   Status learn(LearnedAnswer& answer, Document& document);
@@ -106,11 +115,72 @@ class ChatEncoder::Encoding {
   [[nodiscard]] std::optional<std::int32_t> end_after(const LearnedAnswer& answer) const;
 
   const ChatEncoder& encoder_;
+  const Record& record_;
   std::span<const ChatMessage> messages_;
+  std::span<const ExpandedImage> images_;
   ChatContext context_;
   std::vector<LearnedAnswer> answers_;
   bool apart_ = false;  // an end must be appended to an answer before the last
 };
+
+std::size_t ChatEncoder::Encoding::images_until(const LearnedAnswer& answer) const {
+  const auto after = std::ranges::upper_bound(record_.image_messages, answer.message);
+  return static_cast<std::size_t>(after - record_.image_messages.begin());
+}
+
+Status ChatEncoder::Encoding::check_places(const LearnedAnswer& answer) const {
+  if (encoder_.options_.images == nullptr) return {};
+  const std::string& placeholder = encoder_.options_.images->placeholder();
+  const std::size_t images = images_until(answer);
+  std::size_t places = 0;
+  const std::string& text = answer.until.text;
+  for (std::size_t at = text.find(placeholder); at != text.npos; at = text.find(placeholder, at + placeholder.size())) {
+    ++places;
+  }
+  if (places == images) return {};
+  return wrong("the template's text up to " + message_place(answer.message) + " has " + std::to_string(places) +
+               " places " + printable(placeholder) + " for " + std::to_string(images) +
+               " images; a text that spells it is not a place");
+}
+
+/// Returns the tokens of a text, with a single token for each run of image tokens (CE-7).
+std::vector<std::int32_t> ChatEncoder::Encoding::tokens_of(std::string_view text) const {
+  if (encoder_.options_.images == nullptr) return tokenizer().encode(text);
+  const std::string& placeholder = encoder_.options_.images->placeholder();
+  std::string whole;
+  for (const ExpandedImage& image : images_) {
+    const std::size_t at = text.find(placeholder);
+    if (at == text.npos) break;
+    whole.append(text.substr(0, at)).append(image.text);
+    text.remove_prefix(at + placeholder.size());
+  }
+  return tokenizer().encode_text(whole.append(text), true);
+}
+
+/// Gives each run of image tokens its length.
+Status ChatEncoder::Encoding::unfold(Document& document) const {
+  std::vector<std::int64_t> runs;
+  for (const ExpandedImage& image : images_.first(document.images)) {
+    runs.insert(runs.end(), image.runs.begin(), image.runs.end());
+  }
+  const std::int32_t token = encoder_.options_.images->image_token();
+  const auto found = static_cast<std::size_t>(std::ranges::count(document.tokens, token));
+  if (found != runs.size()) {
+    return wrong("the conversation has " + std::to_string(found) + " runs of image tokens, but its images have " +
+                 std::to_string(runs.size()) + "; a text that spells the token is not an image");
+  }
+  Document made;
+  made.images = document.images;
+  std::size_t run = 0;
+  for (std::size_t at = 0; at < document.tokens.size(); ++at) {
+    const bool image = document.tokens[at] == token;
+    const auto count = static_cast<std::size_t>(image ? runs[run++] : 1);
+    made.tokens.insert(made.tokens.end(), count, document.tokens[at]);
+    made.learned.insert(made.learned.end(), count, image ? std::uint8_t{0} : document.learned[at]);
+  }
+  document = std::move(made);
+  return {};
+}
 
 Status ChatEncoder::Encoding::find_begin(LearnedAnswer& answer) const {
   const std::string& text = answer.until.text;
@@ -144,7 +214,9 @@ Result<std::vector<Document>> ChatEncoder::Encoding::documents(bool joined) {
     answer.is_last = !joined || &answer == &answers_.back();
     if (documents.empty() || !joined) {
       Document& made = documents.emplace_back();
-      made.tokens = tokenizer().encode(joined ? answers_.back().until.text : answer.until.text);
+      const LearnedAnswer& last = joined ? answers_.back() : answer;
+      made.tokens = tokens_of(last.until.text);
+      made.images = images_until(last);
       made.learned.assign(made.tokens.size(), 0);
     }
     if (const Status learned = learn(answer, documents.back()); !learned) return learned.error();
@@ -156,19 +228,19 @@ Result<std::vector<Document>> ChatEncoder::Encoding::documents(bool joined) {
 Status ChatEncoder::Encoding::learn(LearnedAnswer& answer, Document& document) {
   const std::string_view text = answer.until.text;
   const std::size_t end =
-      answer.is_last ? document.tokens.size() : common_prefix(document.tokens, tokenizer().encode(text));
+      answer.is_last ? document.tokens.size() : common_prefix(document.tokens, tokens_of(text));
   if (!encoder_.chat_->uses_generation()) {
-    const std::size_t begin = common_prefix(document.tokens, tokenizer().encode(text.substr(0, answer.begin)));
+    const std::size_t begin = common_prefix(document.tokens, tokens_of(text.substr(0, answer.begin)));
     mark(begin, end, document);
     return learn_end(answer, document, end);
   }
   std::size_t last = 0;
   for (const ByteRange& range : answer.until.generated) {
     if (range.end <= answer.begin) continue;
-    const std::vector<std::int32_t> until = tokenizer().encode(text.substr(0, range.end));
+    const std::vector<std::int32_t> until = tokens_of(text.substr(0, range.end));
     last = common_prefix(document.tokens, until);
     last += last < until.size() && last < document.tokens.size() ? 1 : 0;  // the token across the end
-    mark(common_prefix(document.tokens, tokenizer().encode(text.substr(0, range.begin))), last, document);
+    mark(common_prefix(document.tokens, tokens_of(text.substr(0, range.begin))), last, document);
   }
   return learn_end(answer, document, last);
 }
@@ -252,9 +324,10 @@ std::optional<std::int32_t> ChatEncoder::next_turn_token(std::span<const ChatMes
   }
 }
 
-Result<std::vector<Document>> ChatEncoder::encode(const Record& record, RowNotes& notes) const {
+Result<std::vector<Document>> ChatEncoder::encode(const Record& record, RowNotes& notes,
+                                                  std::span<const ExpandedImage> images) const {
   try {
-    Encoding encoding(*this, record);
+    Encoding encoding(*this, record, images);
     if (const Status found = encoding.find_answers(record); !found) return found.error();
     if (const Status rendered = encoding.render_answers(); !rendered) return rendered.error();
     const ChatReview review(*tokenizer_, *chat_, record, encoding.context());

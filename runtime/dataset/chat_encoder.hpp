@@ -13,6 +13,8 @@
 // CE-4 (marked answers): a template with {% generation %} marks the learned parts, and CE-2 does not apply.
 // CE-5 (nothing of earlier messages): no text from a message before an answer is learned with the answer.
 // CE-6 (something of each answer): an answer is refused if the template's text contains nothing of it.
+// CE-7 (images): the texts of images replace their placeholders before the text is encoded, the same in every text of
+//       the conversation, and the tokens begin as the tokenizer's file begins a text. Tokens of images are not learned.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,7 @@
 
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/dataset/image_expander.hpp"
 #include "runtime/dataset/record.hpp"
 #include "runtime/dataset/row_notes.hpp"
 #include "runtime/job/config.hpp"
@@ -34,6 +37,7 @@ namespace maestro {
 struct Document {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint8_t> learned;  ///< 1: a target; empty: all tokens are targets
+  std::size_t images = 0;             ///< number of the record's images, from the first, that the document has
 };
 
 struct ChatEncoderOptions {
@@ -42,6 +46,7 @@ struct ChatEncoderOptions {
   std::vector<std::int32_t> ends = {};   ///< tokens at which generation stops; empty: CE-3 is not checked
   std::optional<std::int32_t> end = {};  ///< the end of an answer that the user names
   std::string source = {};               ///< the template's text, for the search of role names
+  const ImageExpander* images = nullptr;  ///< null: without images
 };
 
 /// Immutable; `tokenizer` and `chat` outlive it. Thread-safe.
@@ -52,8 +57,10 @@ class ChatEncoder {
   /// Returns the conversation as one document. If the template changes an earlier answer when another follows (some
   /// templates drop its thoughts), or an end must be appended to it, every learned answer ends a separate document.
   /// Messages after the last learned answer are left out. `notes` receives findings to report. Errors: no answer to
-  /// learn, an empty answer, messages that the template refuses, an answer without its end, and CE-5 and CE-6.
-  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes) const;
+  /// learn, an empty answer, messages that the template refuses, an answer without its end, CE-5 and CE-6, and another
+  /// number of placeholders in the template's text than of images. `images`: the text of each of the record's images.
+  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
+                                                     std::span<const ExpandedImage> images = {}) const;
 
  private:
   class Encoding;

@@ -76,7 +76,8 @@ std::vector<std::string> texts_of_answer(const ChatMessage& message) {
   std::vector<std::string> texts{std::string(trimmed(message.content))};
   const ordered_json fields = fields_of(message);
   for (const char* key : {"content", "reasoning_content", "reasoning", "thinking"}) {
-    if (fields.contains(key)) add_leaves(fields[key], texts);
+    const bool of_parts = key == std::string_view("content") && !message.content.empty();  // it is the parts' text
+    if (fields.contains(key) && !of_parts) add_leaves(fields[key], texts);
   }
   for (const char* key : {"tool_calls", "function_call"}) {
     if (!fields.contains(key)) continue;

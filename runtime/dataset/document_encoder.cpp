@@ -2,6 +2,7 @@
 #include "runtime/dataset/document_encoder.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/iso_time.hpp"
@@ -35,17 +36,26 @@ TokenizerConfig config_of(const std::string& tokenizer) {
 
 DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
     : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text) {
+  if (!options.processor.empty()) {
+    images_ = read_image_model(options.processor, *tokenizer_, options.resample_order).value_or_throw();
+  }
   open_template(options);
 }
 
 void DocumentEncoder::open_template(const PrepareOptions& options) {
-  const TokenizerConfig config = config_of(options.tokenizer);
+  TokenizerConfig config = config_of(options.tokenizer);
+  if (images_ && options.processor != options.tokenizer) {
+    const TokenizerConfig own = read_tokenizer_config(options.processor).value_or_throw();
+    config.chat_template = own.chat_template;
+    config.template_file = own.template_file;
+  }
   std::string source;
   std::string file;
   if (options.chat_template == "auto") {
     source = config.chat_template;
     file = config.template_file;
-    missing_template_ = "the tokenizer " + printable(options.tokenizer) +
+    missing_template_ = (images_ ? "the processor " + printable(options.processor.string())
+                                 : "the tokenizer " + printable(options.tokenizer)) +
                         " has no chat template (in chat_template.jinja or tokenizer_config.json); name a file, or "
                         "chatml, as data.template (--template)";
   } else if (options.chat_template == "chatml") {
@@ -60,6 +70,10 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   if (source.empty()) return;
   template_ = std::make_unique<ChatTemplate>(source, file);
   ChatEncoderOptions chat{context_of(config, options), options.learned, ends(options), std::nullopt, source};
+  if (images_) {
+    chat.images = &images_->expander;
+    parts_ = takes_parts(chat.context);
+  }
   if (!options.end_of_turn.empty()) chat.end = chat.ends.front();
   chat_.emplace(*tokenizer_, *template_, std::move(chat));
   if (template_->uses_generation()) template_settings_["learned"] = "the parts that the template marks (generation)";
@@ -99,13 +113,55 @@ Status DocumentEncoder::takes_conversations(bool completion) const {
   return Error{ErrorCode::invalid_argument, missing_template_};
 }
 
-Result<std::vector<Document>> DocumentEncoder::encode(const Record& record, RowNotes& notes) const {
+Result<std::vector<Document>> DocumentEncoder::encode(const Record& record, RowNotes& notes,
+                                                      std::span<const ImagePlan> images) const {
   if (record.messages.empty()) return std::vector<Document>{text_document(record)};
+  if (images_) return encode_images(record, notes, images);
   if (chat_) return chat_->encode(record, notes);
   if (const Status takes = takes_conversations(record.completion); !takes) return takes.error();
   Result<Document> document = completion_document(record);
   if (!document) return document.error();
   return std::vector<Document>{*std::move(document)};
+}
+
+bool DocumentEncoder::takes_parts(const ChatContext& context) const {
+  constexpr const char* probe = "maestro";
+  const nlohmann::json part{{"type", "text"}, {"text", probe}};
+  const nlohmann::json fields{{"content", nlohmann::json::array({part})}};
+  try {
+    const std::vector<ChatMessage> messages{{"user", probe, fields.dump()}};
+    const std::string text = template_->render_text(messages, context, ChatEnd::none);
+    return text.find(probe) != text.npos && text.find("'type'") == text.npos;
+  } catch (const JobError&) {  // the template adds the content to a text
+    return false;
+  }
+}
+
+Result<std::vector<Document>> DocumentEncoder::encode_images(const Record& record, RowNotes& notes,
+                                                             std::span<const ImagePlan> images) const {
+  if (!chat_) return Error{ErrorCode::invalid_argument, missing_template_};
+  std::vector<ExpandedImage> expanded;
+  for (const ImagePlan& plan : images) {
+    Result<ExpandedImage> image = images_->expander.expand(plan);
+    if (!image) return image.error();
+    expanded.push_back(*std::move(image));
+  }
+  if (parts_) return chat_->encode(record, notes, expanded);
+  Record texts = record;
+  for (ChatMessage& message : texts.messages) {
+    if (message.fields.empty()) continue;
+    nlohmann::ordered_json fields = nlohmann::ordered_json::parse(message.fields);
+    const auto content = fields.find("content");
+    if (content == fields.end() || !content->is_array()) continue;
+    message.content.clear();
+    for (const auto& part : *content) {
+      const bool image = part["type"] == "image";
+      message.content += image ? images_->expander.placeholder() + "\n" : part["text"].get<std::string>();
+    }
+    fields.erase("content");
+    message.fields = fields.empty() ? "" : fields.dump();
+  }
+  return chat_->encode(texts, notes, expanded);
 }
 
 Document DocumentEncoder::text_document(const Record& record) const {

@@ -5,11 +5,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/dataset/chat_encoder.hpp"
+#include "runtime/dataset/image_model.hpp"
 #include "runtime/dataset/prepare.hpp"
 #include "runtime/dataset/record.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
@@ -21,8 +23,9 @@ struct TokenizerConfig;
 /// Immutable: thread-safe.
 class DocumentEncoder {
  public:
-  /// Uses tokenizer, chat_template, end_of_turn, learned, date and begin_of_text. Throws JobError: a tokenizer or a
-  /// template that cannot be read, an end_of_turn that is not a single token, a date that is not a day.
+  /// Uses tokenizer, processor, resample_order, chat_template, end_of_turn, learned, date and begin_of_text. Throws
+  /// JobError: a tokenizer, a processor or a template that cannot be read, an end_of_turn that is not a single token, a
+  /// date that is not a day.
   explicit DocumentEncoder(const PrepareOptions& options);
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -30,7 +33,11 @@ class DocumentEncoder {
   [[nodiscard]] Status takes_conversations(bool completion) const;
   /// Returns the documents of a record: one, except for conversations (see ChatEncoder::encode()). Without a template,
   /// a prompt and its completion are one document; the completion and the end of the text are targets.
-  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes) const;
+  /// `images` has the plan of each of the record's images.
+  [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
+                                                     std::span<const ImagePlan> images = {}) const;
+  /// Returns the image part of PrepareOptions::processor; null: none.
+  [[nodiscard]] const ImageModel* images() const { return images_ ? &*images_ : nullptr; }
   /// Returns conversation settings that follow from the template: the date that it prints, the rule for learned parts.
   [[nodiscard]] const std::map<std::string, std::string>& template_settings() const { return template_settings_; }
 
@@ -38,10 +45,15 @@ class DocumentEncoder {
   void open_template(const PrepareOptions& options);
   [[nodiscard]] ChatContext context_of(const TokenizerConfig& config, const PrepareOptions& options);
   [[nodiscard]] std::vector<std::int32_t> ends(const PrepareOptions& options) const;
+  [[nodiscard]] Result<std::vector<Document>> encode_images(const Record& record, RowNotes& notes,
+                                                            std::span<const ImagePlan> images) const;
+  [[nodiscard]] bool takes_parts(const ChatContext& context) const;
   [[nodiscard]] Document text_document(const Record& record) const;
   [[nodiscard]] Result<Document> completion_document(const Record& record) const;
 
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ImageModel> images_;
+  bool parts_ = true;  // the template reads contents that are lists of parts; else they are texts with placeholders
   bool begin_of_text_;
   std::string missing_template_;  // reason for a missing template
   std::map<std::string, std::string> template_settings_;

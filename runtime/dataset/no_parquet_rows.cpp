@@ -5,7 +5,7 @@
 
 namespace maestro {
 
-Status read_parquet(const std::filesystem::path& file, const RowSink& /*sink*/) {
+Status read_parquet(const std::filesystem::path& file, const RowSink& /*sink*/, bool /*images*/) {
   return Error{ErrorCode::unavailable, printable(file.string()) +
                                            " is a Parquet file, and this build, which is for tests of GPUs "
                                            "(MAESTRO_ACTORS=OFF), lacks their reader"};

@@ -8,8 +8,8 @@
 
 namespace maestro {
 
-Status read_parquet(const std::filesystem::path& file, const RowSink& sink) {
-  const Result<std::unique_ptr<ParquetFile>> opened = ParquetFile::open(file);
+Status read_parquet(const std::filesystem::path& file, const RowSink& sink, bool images) {
+  const Result<std::unique_ptr<ParquetFile>> opened = ParquetFile::open(file, images);
   if (!opened) return opened.error();
   ParquetFile& parquet = **opened;
   for (;;) {
@@ -18,7 +18,7 @@ Status read_parquet(const std::filesystem::path& file, const RowSink& sink) {
     if (!*more) return {};
     const ParquetRow row = parquet.row();
     sink({file.string() + ": row group " + std::to_string(row.row_group) + ", row " + std::to_string(row.row),
-          std::string(row.json), true, false});
+          std::string(row.json), true, false, false, {parquet.take_blobs(), {}}});
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "runtime/dataset/chat_encoder.hpp"
 #include "runtime/dataset/prepared_data.hpp"
+#include "runtime/images/resampler.hpp"
 
 namespace maestro {
 
@@ -20,6 +21,9 @@ enum class ExpectedRows : std::uint8_t { any, text, chat, parquet, webdataset };
 struct PrepareOptions {
   std::vector<std::filesystem::path> inputs;  ///< files and folders
   std::string tokenizer;                      ///< a folder, a file, or "bytes"
+  std::filesystem::path processor;            ///< folder of the model whose processor reads images; empty: texts only
+  std::filesystem::path images;               ///< folder of images; empty: "images" next to each file of rows
+  PassOrder resample_order = PassOrder::pillow13;
   std::string text_column;                    ///< name of the text column; empty: recognised
   std::string chat_template;                  ///< "auto": the tokenizer's; "chatml"; "none"; else a file
   std::string end_of_turn;  ///< text of the token that ends an answer; empty: the tokenizer's end tokens

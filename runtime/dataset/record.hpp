@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "runtime/chat/chat_template.hpp"
+#include "runtime/dataset/row_image.hpp"
+#include "runtime/dataset/row_notes.hpp"
 
 namespace maestro {
 
@@ -17,6 +19,11 @@ struct Record {
   std::string tools;                   ///< tools that a conversation offers, as a JSON list; empty: none
   std::string variables;               ///< template variables, as a JSON object; empty: none
   std::vector<std::size_t> unlearned;  ///< messages with weight 0
+  /// Images in the order of the messages. The contents of messages are then lists of parts, {"type": "image"} and
+  /// {"type": "text", "text": TEXT}; ChatMessage::content is their text.
+  std::vector<RowImage> images;
+  std::vector<std::size_t> image_messages;  ///< message of each image
+  std::vector<RowNote> repairs;             ///< repairs of the row
   bool completion = false;             ///< `messages` are a prompt and its completion
   bool continues = false;              ///< the next record continues the same text
   bool continued = false;              ///< this record continues the previous record's text

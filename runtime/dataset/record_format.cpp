@@ -52,6 +52,7 @@ struct RowInput {
   const json& row;
   OrderedRow& ordered;
   Record& record;
+  RecordImages* images = nullptr;  // null: images are refused
 };
 
 /// Returns a text, or the joined parts of a list of texts.
@@ -64,7 +65,7 @@ Result<std::string> content_of(const json& value, const std::string& where) {
         part.is_object() && part.value("type", json()) == "text" && part.contains("text") && part["text"].is_string();
     if (!is_text) {
       return wrong(where + " has the part " + shown(part) +
-                   R"(; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads images)");
+                   R"(; parts are {"type": "text", "text": TEXT}, and data.processor (--model) reads images)");
     }
     text += part["text"].get_ref<const std::string&>();
   }
@@ -126,8 +127,9 @@ Status add_call(const json& value, const std::string& where, MessageKeys keys, R
   return {};
 }
 
-Status add_message(const json& value, const std::string& where, MessageKeys keys, Record& record,
+Status add_message(const json& value, const std::string& where, MessageKeys keys, const RowInput& in,
                    const std::function<const ordered_json&()>& ordered) {
+  Record& record = in.record;
   if (!value.is_object() || !value.contains(keys.role) || !value[keys.role].is_string()) {
     return wrong(where + " is " + shown(value) + "; a message is {\"" + keys.role + "\": TEXT, \"" + keys.content +
                  "\": TEXT}");
@@ -143,7 +145,10 @@ Status add_message(const json& value, const std::string& where, MessageKeys keys
   const bool as_it_is = (content.is_null() && message.role == "assistant" && more) ||
                         (content.is_object() && message.role != "assistant" && message.role != "user");
   if (!as_it_is) {
-    Result<std::string> text = content_of(content, where + "." + keys.content);
+    const std::string place = where + "." + keys.content;
+    Result<std::string> text = in.images != nullptr
+                                   ? in.images->read_content(content, place, record.messages.size())
+                                   : content_of(content, place);
     if (!text) return text.error();
     message.content = *std::move(text);
   }
@@ -162,7 +167,7 @@ Status add_messages(const RowInput& in, const char* column, MessageKeys keys) {
   for (std::size_t at = 0; at < found->size(); ++at) {
     const auto ordered = [&]() -> const ordered_json& { return in.ordered.at(column)[at]; };
     const Status added =
-        add_message((*found)[at], std::string(column) + "[" + std::to_string(at) + "]", keys, in.record, ordered);
+        add_message((*found)[at], std::string(column) + "[" + std::to_string(at) + "]", keys, in, ordered);
     if (!added) return added;
   }
   return {};
@@ -196,6 +201,7 @@ Status add_side(const RowInput& in, const char* column, const char* role) {
   if (in.row.contains(column) && in.row[column].is_array()) return add_messages(in, column, {"role", "content"});
   Result<std::string> text = text_at(in.row, column);
   if (!text) return text.error();
+  if (in.images != nullptr) (void)in.images->read_content(*text, column, in.record.messages.size());
   in.record.messages.push_back({role, *std::move(text)});
   return {};
 }
@@ -218,12 +224,51 @@ Status add_instruction(const json& row, std::vector<ChatMessage>& messages) {
   return {};
 }
 
+/// Reads the texts of messages that are there already.
+Status read_texts(RecordImages& images, const Record& record) {
+  for (std::size_t at = 0; at < record.messages.size(); ++at) {
+    const Result<std::string> text = images.read_content(record.messages[at].content, "", at);
+    if (!text) return text.error();
+  }
+  return {};
+}
+
+/// Adds the questions and answers of The Cauldron's and FineVision's rows.
+Status add_dialogues(const json& row, RecordImages& images, Record& record) {
+  const json& list = row["texts"];
+  if (!list.is_array() || list.empty()) {
+    return wrong("\"texts\" is " + shown(list) + R"(; it must be a list of {"user": TEXT, "assistant": TEXT})");
+  }
+  for (std::size_t at = 0; at < list.size(); ++at) {
+    for (const char* role : {"user", "assistant"}) {
+      const std::string where = "texts[" + std::to_string(at) + "]." + role;
+      const auto found = list[at].is_object() ? list[at].find(role) : list[at].end();
+      if (!list[at].is_object() || found == list[at].end() || !found->is_string()) {
+        return wrong(where + " is missing, or is not a text");
+      }
+      record.messages.push_back({role, found->get<std::string>()});
+    }
+    for (const auto& [key, value] : list[at].items()) {
+      if (key == "user" || key == "assistant" || key == "source" || is_absent(value)) continue;
+      return wrong("texts[" + std::to_string(at) + "]." + printable(key) + " is not read; remove it");
+    }
+  }
+  return read_texts(images, record);
+}
+
+/// Places the images of a row in its messages; `lists`: the row is of LLaVA's lists.
+Status place_images(const json& row, RecordImages& images, bool lists, Record& record) {
+  if (const Status read = images.read_columns(row); !read) return read;
+  if (lists) images.drop_first_answers(record);
+  return images.finish(record);
+}
+
 /// Refuses columns whose meaning no format reads.
-Status refuse_columns(const json& row) {
+Status refuse_columns(const json& row, bool images) {
   for (const char* column : {"image", "images", "documents"}) {
-    if (!row.contains(column) || is_absent(row[column])) continue;
+    if (!row.contains(column) || is_absent(row[column]) || (images && column[0] == 'i')) continue;
     return wrong("the column \"" + std::string(column) + "\" is not read here; remove it" +
-                 (column[0] == 'i' ? ", or use kind = \"llava\"" : ""));
+                 (column[0] == 'i' ? ", or name the model whose processor reads it as data.processor (--model)" : ""));
   }
   return {};
 }
@@ -263,7 +308,8 @@ Status add_tools(const RowInput& in) {
 }  // namespace
 
 std::string_view RecordFormat::name() const {
-  constexpr std::array<std::string_view, 5> names{"messages", "conversations", "completion", "instruction", "text"};
+  constexpr std::array<std::string_view, 6> names{"messages",    "conversations", "completion",
+                                                  "instruction", "text",          "dialogues"};
   return names[static_cast<std::size_t>(kind_)];
 }
 
@@ -282,37 +328,44 @@ std::vector<std::string_view> RecordFormat::columns() const {
     case Kind::instruction:
       columns = {"instruction", "output", "input", "system"};
       break;
+    case Kind::dialogues:
+      columns = {"texts"};
+      break;
     case Kind::text:
       return {text_column_};
   }
   columns.insert(columns.end(), {"tools", "functions", "chat_template_kwargs"});
+  if (images_) columns.insert(columns.end(), {"image", "images"});
   return columns;
 }
 
-Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_column) {
-  if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
+std::optional<RecordFormat::Kind> RecordFormat::kind_of(const json& row, bool images) {
   const auto has = [&](const char* column) { return row.contains(column); };
+  if (has("messages")) return Kind::messages;
+  if (has("conversations")) return Kind::conversations;
+  if (has("prompt") && has("completion")) return Kind::completion;
+  if (has("instruction") && has("output")) return Kind::instruction;
+  if (images && has("texts")) return Kind::dialogues;
+  if (has("text")) return Kind::text;
+  return std::nullopt;
+}
+
+Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_column, bool images) {
+  if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
   std::optional<RecordFormat> format;
   if (!text_column.empty()) {
     if (!row.contains(text_column)) {
       return wrong("the column \"" + printable(text_column) + "\" is missing; the columns are " + columns_of(row));
     }
-    format = RecordFormat(Kind::text, text_column);
-  } else if (has("messages")) {
-    format = RecordFormat(Kind::messages, "");
-  } else if (has("conversations")) {
-    format = RecordFormat(Kind::conversations, "");
-  } else if (has("prompt") && has("completion")) {
-    format = RecordFormat(Kind::completion, "");
-  } else if (has("instruction") && has("output")) {
-    format = RecordFormat(Kind::instruction, "");
-  } else if (has("text")) {
-    format = RecordFormat(Kind::text, "text");
+    format = RecordFormat(Kind::text, text_column, images);
+  } else if (const std::optional<Kind> kind = kind_of(row, images)) {
+    format = RecordFormat(*kind, *kind == Kind::text ? "text" : "", images);
   }
   if (!format) {
     return wrong("the columns are " + columns_of(row) +
-                 "; rows have messages, conversations, prompt and completion, instruction and output, or text "
-                 "(data.field, or --field, names another column of text)");
+                 "; rows have messages, conversations, prompt and completion, instruction and output, " +
+                 (images ? "images and texts, " : "") +
+                 "or text (data.field, or --field, names another column of text)");
   }
   const std::vector<std::string_view> read = format->columns();
   for (const auto& [key, value] : row.items()) {
@@ -321,20 +374,22 @@ Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_c
   return *std::move(format);
 }
 
-Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column) {
+Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column, bool images) {
   const Result<json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
-  Result<RecordFormat> format = RecordFormat::of(*value, text_column);
+  Result<RecordFormat> format = RecordFormat::of(*value, text_column, images);
   if (!format) return Error{format.error().code, printable(row.where) + ": " + format.error().message};
   return format;
 }
 
-Result<Record> RecordFormat::read(const json& row, std::string_view text) const {
+Result<Record> RecordFormat::read(const json& row, std::string_view text, RowMedia media) const {
   if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
-  if (const Status allowed = refuse_columns(row); !allowed) return allowed.error();
+  if (const Status allowed = refuse_columns(row, images_); !allowed) return allowed.error();
   Record record;
   OrderedRow ordered(text);
-  const RowInput in{row, ordered, record};
+  std::optional<RecordImages> images;
+  if (images_) images.emplace(std::move(media));
+  const RowInput in{row, ordered, record, images ? &*images : nullptr};
   Status added;
   switch (kind_) {
     case Kind::messages:
@@ -342,6 +397,7 @@ Result<Record> RecordFormat::read(const json& row, std::string_view text) const 
       break;
     case Kind::conversations:
       added = add_optional(row, "system", "system", record.messages);
+      if (added && images) added = read_texts(*images, record);
       if (added) added = add_messages(in, "conversations", {"from", "value"});
       break;
     case Kind::completion:
@@ -349,6 +405,10 @@ Result<Record> RecordFormat::read(const json& row, std::string_view text) const 
       break;
     case Kind::instruction:
       added = add_instruction(row, record.messages);
+      if (added && images) added = read_texts(*images, record);
+      break;
+    case Kind::dialogues:
+      added = add_dialogues(row, *images, record);
       break;
     case Kind::text: {
       Result<std::string> found = text_at(row, text_column_);
@@ -358,6 +418,7 @@ Result<Record> RecordFormat::read(const json& row, std::string_view text) const 
     }
   }
   if (added) added = add_tools(in);
+  if (added && images) added = place_images(row, *images, kind_ == Kind::conversations, record);
   if (!added) return added.error();
   return record;
 }

@@ -34,7 +34,7 @@ Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string where = file.string() + ":" + std::to_string(number);
     if (line.size() > longest_row) return wrong(printable(where) + ": the line is longer than 64 MiB");
-    sink({where, std::move(line), true});
+    sink({where, std::move(line), true, false, false, {}});
   }
   return {};
 }
@@ -42,7 +42,7 @@ Status read_lines(const fs::path& file, std::istream& in, const RowSink& sink) {
 Status read_list(const fs::path& file, std::istream& in, const RowSink& sink) {
   std::int64_t number = 0;
   return parse_json_list({in, file.string(), "rows"}, [&](const nlohmann::json& row) {
-    sink({file.string() + ": row " + std::to_string(++number), row.dump(), true});
+    sink({file.string() + ": row " + std::to_string(++number), row.dump(), true, false, false, {}});
   });
 }
 
@@ -69,7 +69,7 @@ Status read_text_pieces(const fs::path& file, std::istream& in, const TextStream
     }
     const bool continued = passed > 0;
     passed += piece.size();
-    sink({file.string(), std::move(piece), false, continues, continued});
+    sink({file.string(), std::move(piece), false, continues, continued, {}});
     return {};
   };
   for (;;) {
@@ -90,20 +90,43 @@ Status read_text_pieces(const fs::path& file, std::istream& in, const TextStream
   return held.empty() ? Status() : pass(std::move(held), false);
 }
 
-Status read_tar(const fs::path& file, const RowSink& sink) {
+/// Returns the row of a caption: the answer to a question that has only images.
+std::string caption_row(const std::string& caption, std::size_t images) {
+  nlohmann::json question = nlohmann::json::array();
+  for (std::size_t at = 0; at < images; ++at) question.push_back({{"type", "image"}});
+  const std::string text(without_mark(caption));
+  return nlohmann::json{
+      {"messages",
+       {{{"role", "user"}, {"content", std::move(question)}}, {{"role", "assistant"}, {"content", text}}}}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::strict);
+}
+
+Status read_tar(const fs::path& file, const RowSink& sink, bool images) {
   return read_tar_rows(file, [&](TarRow&& row) -> Status {
     const std::string where = file.string() + ": " + printable(row.stem);
-    if (!row.pictures.empty()) {
+    if (!row.pictures.empty() && !images) {
       return wrong(printable(file.string() + ": " + row.pictures.front().name) +
-                   " is an image, which is not read here; kind = \"llava\" reads conversations about images");
+                   " is an image; data.processor (--model) names the model whose processor reads it, or kind = "
+                   "\"llava\" reads conversations about images");
     }
-    if (row.json && row.text) {
+    const bool caption = row.text && !row.pictures.empty();
+    if (row.json && row.text && !caption) {
       return wrong(printable(where) + " has the members .json and .txt; a row is one of them");
     }
-    const bool json = row.json.has_value();
-    std::string content = *std::move(json ? row.json : row.text);
+    if (caption && row.json) {  // img2dataset writes metadata next to captions
+      const Result<nlohmann::json> value = parse_json(*row.json, where + ".json");
+      if (!value) return value.error();
+      if (value->is_object() && value->contains("conversations")) {
+        return wrong(printable(where) + " has a caption (.txt) and a conversation (.json)");
+      }
+    }
+    if (caption && valid_utf8_prefix(*row.text) != row.text->size()) {
+      return wrong(printable(where) + ".txt is not text (UTF-8)");
+    }
+    const bool json = row.json.has_value() || caption;
+    std::string content = caption ? caption_row(*row.text, row.pictures.size()) : *std::move(json ? row.json : row.text);
     content.erase(0, content.size() - without_mark(content).size());
-    sink({where, std::move(content), json});
+    sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures)}});
     return {};
   });
 }
@@ -141,9 +164,9 @@ std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
   return files;
 }
 
-Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink) {
-  if (kind == RowFileKind::webdataset) return read_tar(file, sink);
-  if (kind == RowFileKind::parquet) return read_parquet(file, sink);
+Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink, bool images) {
+  if (kind == RowFileKind::webdataset) return read_tar(file, sink, images);
+  if (kind == RowFileKind::parquet) return read_parquet(file, sink, images);
   if (const Status taken = check_kind_of_rows(file, kind); !taken) return taken;
   const Result<std::unique_ptr<TextStreamBuffer>> buffer = TextStreamBuffer::open(file);
   if (!buffer) return buffer.error();

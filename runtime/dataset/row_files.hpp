@@ -13,6 +13,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/file_kind.hpp"
+#include "runtime/dataset/row_image.hpp"
 
 namespace maestro {
 
@@ -22,6 +23,7 @@ struct Row {
   bool json = false;
   bool continues = false;  ///< the next row continues the same text
   bool continued = false;  ///< this row continues the previous row's text
+  RowMedia media = {};     ///< images, if they are read
 };
 using RowSink = std::function<void(Row&&)>;
 
@@ -30,8 +32,10 @@ using RowSink = std::function<void(Row&&)>;
 /// without files.
 [[nodiscard]] std::vector<std::filesystem::path> row_files(const std::vector<std::filesystem::path>& paths);
 
-/// Passes the rows of a file to `sink`, in order. An error names the file and the line, element or member. Exceptions
-/// of the sink pass through.
-[[nodiscard]] Status read_rows(const std::filesystem::path& file, RowFileKind kind, const RowSink& sink);
+/// Passes the rows of a file to `sink`, in order; with `images` also the images of archives and the bytes of Parquet
+/// files, otherwise the former are refused and the latter are "(binary)". An error names the file and the line, element
+/// or member. Exceptions of the sink pass through.
+[[nodiscard]] Status read_rows(const std::filesystem::path& file, RowFileKind kind, const RowSink& sink,
+                               bool images = false);
 
 }  // namespace maestro

@@ -41,6 +41,14 @@ std::string name_of(RowNote note) {
       return "answers passed over";
     case RowNote::spelled_token:
       return "special tokens spelled";
+    case RowNote::answer_dropped:
+      return "first answers dropped";
+    case RowNote::question_cut:
+      return "last questions cut";
+    case RowNote::system_kept:
+      return "system texts kept";
+    case RowNote::images_first:
+      return "images put first";
     case RowNote::unknown_role:
       break;
   }
@@ -122,6 +130,15 @@ std::string RowNotes::line_of(RowNote note, const std::string& subject, const Fo
     case RowNote::spelled_token:
       return "the special token " + token + " is spelled " + counted(found.count, "time", "times") +
              " in texts of messages and is encoded as that token" + first;
+    case RowNote::answer_dropped:
+      return "answers before the first question are dropped in " + counted(found.count, "row", "rows") + first;
+    case RowNote::question_cut:
+      return "the last question, without an answer, is cut in " + counted(found.count, "row", "rows") + first;
+    case RowNote::system_kept:
+      return "the system text is kept in " + counted(found.count, "row", "rows") + first;
+    case RowNote::images_first:
+      return "images come before the first question in " + counted(found.count, "row", "rows") +
+             " without a place for them" + first;
     case RowNote::unknown_role:
       break;
   }

@@ -22,6 +22,10 @@ enum class RowNote : std::uint8_t {
   passed_over,     ///< an answer that has only keys that the template does not write
   spelled_token,   ///< a text spells a special token, the subject
   unknown_role,    ///< an unknown role, the subject
+  answer_dropped,  ///< a row began with an answer
+  question_cut,    ///< a row ended with a question
+  system_kept,     ///< a list of questions and answers has a system text
+  images_first,    ///< no question had a place for the row's images: they come before the first question
 };
 
 /// Characters of texts, and characters that a template has left out.

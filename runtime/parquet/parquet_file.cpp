@@ -32,7 +32,7 @@ Result<Value> guarded(const std::filesystem::path& path, const Read& read, const
 
 }  // namespace
 
-void ParquetFile::read_schema() {
+void ParquetFile::read_schema(bool images) {
   constexpr std::uint64_t magic_bytes = 4, tail_bytes = 8;  // the footer's size and the magic
   std::error_code failure;
   const std::uint64_t size = std::filesystem::file_size(file_.path, failure);
@@ -48,18 +48,18 @@ void ParquetFile::read_schema() {
   const std::uint64_t pages_end = size - tail_bytes - bytes;
   const std::string footer = read_at(file_.descriptor, file_.path, pages_end, bytes).value_or_throw();
   footer_ = parquet::read_footer(footer, pages_end);
-  tree_ = parquet::make_schema_tree(footer_.schema);
+  tree_ = parquet::make_schema_tree(footer_.schema, images);
   rows_ = std::make_unique<parquet::RowAssembler>(tree_);
 }
 
-Result<std::unique_ptr<ParquetFile>> ParquetFile::open(const std::filesystem::path& path) {
+Result<std::unique_ptr<ParquetFile>> ParquetFile::open(const std::filesystem::path& path, bool images) {
   std::unique_ptr<ParquetFile> made(new ParquetFile);
   made->file_.path = path;
   Result<FileDescriptor> descriptor = open_for_reading(path);
   if (!descriptor) return descriptor.error();
   made->file_.descriptor = *std::move(descriptor);
   const Result<bool> opened = guarded<bool>(
-      path, [&] { return made->read_schema(), true; }, [] { return ""; });
+      path, [&] { return made->read_schema(images), true; }, [] { return ""; });
   if (!opened) return opened.error();
   return made;
 }
@@ -72,7 +72,7 @@ bool ParquetFile::advance() {
     left_in_group_ = group.rows;
     rows_->begin(file_, group);
   }
-  rows_->next_row(json_);
+  rows_->next_row(json_, blobs_);
   --left_in_group_;
   ++passed_rows_;
   return true;

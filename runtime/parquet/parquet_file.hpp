@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/parquet/metadata.hpp"
@@ -29,16 +31,20 @@ class ParquetFile {
  public:
   /// Opens a file and reads its footer. Errors name the file: system errors, corrupt, and invalid_argument for an
   /// encrypted file or an unsupported feature.
-  [[nodiscard]] static Result<std::unique_ptr<ParquetFile>> open(const std::filesystem::path& path);
+  /// With `images`, the bytes of the columns image and images, and of others with the name bytes, are kept: the row has
+  /// their numbers in take_blobs() instead of "(binary)".
+  [[nodiscard]] static Result<std::unique_ptr<ParquetFile>> open(const std::filesystem::path& path, bool images = false);
 
   /// Moves to the next row. Returns false at the end. Errors name the file, row group, row, column and page.
   [[nodiscard]] Result<bool> next();
   /// Returns the row of the last call of next() that returned true.
   [[nodiscard]] ParquetRow row() const;
+  /// Returns the bytes of the row's images, once.
+  [[nodiscard]] std::vector<std::string> take_blobs() { return std::exchange(blobs_, {}); }
 
  private:
   ParquetFile() = default;
-  void read_schema();
+  void read_schema(bool images);
   bool advance();
   [[nodiscard]] std::string place() const;
 
@@ -50,6 +56,7 @@ class ParquetFile {
   std::int64_t left_in_group_ = 0;  // rows
   std::int64_t passed_rows_ = 0;
   std::string json_;
+  std::vector<std::string> blobs_;
 };
 
 }  // namespace maestro

@@ -5,6 +5,12 @@
 
 namespace maestro::parquet {
 
+namespace {
+
+constexpr std::size_t most_blob_bytes = std::size_t{1} << 30;
+
+}  // namespace
+
 void RowAssembler::begin(const PageFile& file, const RowGroup& group) {
   columns_.clear();
   at_ = 0;
@@ -21,9 +27,12 @@ void RowAssembler::begin(const PageFile& file, const RowGroup& group) {
   }
 }
 
-void RowAssembler::next_row(std::string& json) {
+void RowAssembler::next_row(std::string& json, std::vector<std::string>& blobs) {
   json.clear();
   json_ = &json;
+  blobs.clear();
+  blobs_ = &blobs;
+  blob_bytes_ = 0;
   write(tree_.root, 0);
 }
 
@@ -56,7 +65,12 @@ void RowAssembler::write(const SchemaNode& node, unsigned repetition) {
 void RowAssembler::write_value(const SchemaNode& node, unsigned repetition) {
   ColumnReader& column = use(node.first_leaf);
   if (column.repetition() != repetition) damaged("its repetition levels contradict its neighbours'");
-  if (tree_.leaves[at_].type.wanted) {
+  if (tree_.leaves[at_].blob) {
+    *json_ += std::to_string(blobs_->size());
+    blobs_->emplace_back(column.value());
+    blob_bytes_ += blobs_->back().size();
+    if (blob_bytes_ > most_blob_bytes) unsupported("the row has more than 1 GiB of bytes");
+  } else if (tree_.leaves[at_].type.wanted) {
     append_value(tree_.leaves[at_].form, column.value(), *json_);
   } else {
     *json_ += "\"(binary)\"";

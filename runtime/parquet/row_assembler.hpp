@@ -19,8 +19,8 @@ class RowAssembler {
 
   /// Begins a row group, in the order of its columns.
   void begin(const PageFile& file, const RowGroup& group);
-  /// Replaces `json` by the next row, an object.
-  void next_row(std::string& json);
+  /// Replaces `json` by the next row, an object, and `blobs` by the bytes that it has numbers for.
+  void next_row(std::string& json, std::vector<std::string>& blobs);
   /// Checks after the last row that no column has more values.
   void end();
   /// Returns the place of the last read, for messages: "column \"text\", page 3"; pages count from 1.
@@ -41,6 +41,8 @@ class RowAssembler {
   std::vector<ColumnReader> columns_;
   std::size_t at_ = 0;  // column of the last read
   std::string* json_ = nullptr;
+  std::vector<std::string>* blobs_ = nullptr;
+  std::size_t blob_bytes_ = 0;  // of the row
 };
 
 }  // namespace maestro::parquet

@@ -136,11 +136,23 @@ void leave_out_values(SchemaTree& tree, const SchemaNode& node) {
   }
 }
 
+/// Marks columns whose bytes are images.
+void keep_blobs(SchemaTree& tree) {
+  for (Leaf& leaf : tree.leaves) {
+    const bool named = (leaf.path == "image" || leaf.path == "images" ||
+                                                          leaf.path.starts_with("image.") ||
+                                                          leaf.path.starts_with("images."));
+    leaf.blob = leaf.form.kind == ValueForm::Kind::binary && (named || leaf.path.ends_with(".bytes"));
+    leaf.type.wanted = leaf.type.wanted || leaf.blob;
+  }
+}
+
 }  // namespace
 
-SchemaTree make_schema_tree(const std::vector<SchemaElement>& schema) {
+SchemaTree make_schema_tree(const std::vector<SchemaElement>& schema, bool images) {
   SchemaTree tree = TreeBuilder(schema).build();
   leave_out_values(tree, tree.root);
+  if (images) keep_blobs(tree);
   return tree;
 }
 

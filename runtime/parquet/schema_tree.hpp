@@ -33,6 +33,7 @@ struct Leaf {
   std::string path;  ///< printable: "messages.list.element.role"
   ColumnType type;
   ValueForm form;
+  bool blob = false;  ///< bytes that rows keep
 };
 
 struct SchemaTree {
@@ -42,6 +43,7 @@ struct SchemaTree {
 
 /// Makes the tree of a footer's schema. Throws JobError: corrupt for a schema that is not a tree, invalid_argument for
 /// one with two columns of a name, too many levels, or a type that does not have the annotated meaning.
-[[nodiscard]] SchemaTree make_schema_tree(const std::vector<SchemaElement>& schema);
+/// With `images`, bytes of the columns image and images, and of others with the name bytes, are blobs.
+[[nodiscard]] SchemaTree make_schema_tree(const std::vector<SchemaElement>& schema, bool images = false);
 
 }  // namespace maestro::parquet

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/dataset/image_expander.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "runtime/core/input_file.hpp"
+#include "runtime/core/printable.hpp"
+#include "runtime/model/hf_keys.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t most_tokens = std::int64_t{1} << 20;
+
+struct Family {
+  std::string_view model_type;
+  std::int64_t image_token;  // default of the class in transformers
+};
+constexpr std::array<Family, 4> families{
+    {{"idefics3", 128257}, {"llava", 32000}, {"llava_onevision", 151646}, {"smolvlm", 128257}}};
+
+/// Keys of processor_config.json that other readers use, and names of tokens that the tokenizer has, too.
+bool has_no_effect(std::string_view key) {
+  constexpr std::array<std::string_view, 8> keys{"auto_map",   "chat_template",   "image_processor",
+                                                 "processor_class", "tokenizer",
+                                                 "video_token", "video_processor", "feature_extractor"};
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+/// Returns read(keys) of a file's object, and of an empty one without the file.
+template <class Read>
+auto read_file(const fs::path& file, const Read& read) {
+  std::error_code ignored;
+  std::string text = "{}";
+  if (fs::exists(file, ignored)) text = read_text(file).value_or_throw();
+  return parse_hf_keys(text, file.string(), read).value_or_throw();
+}
+
+/// The family and the image token of config.json.
+struct ModelKeys {
+  std::string model_type;
+  std::int64_t image_token = 0;
+};
+
+ModelKeys model_keys(const HfKeys& keys) {
+  ModelKeys made;
+  made.model_type = keys.find("model_type").text(std::string());
+  const auto* family = std::ranges::find(families, made.model_type, &Family::model_type);
+  if (family == families.end()) {
+    if (made.model_type.empty()) keys.fail("model_type", "is missing");
+    keys.find("model_type").refuse_choice(ImageExpander::model_types());
+  }
+  const JsonValue id = keys.find("image_token_id"), index = keys.find("image_token_index");
+  if (id && index && id.json() != index.json()) {
+    id.refuse("contradicts image_token_index = " + shown(index.json()) + "; remove one");
+  }
+  made.image_token = (id ? id : index).whole_number(0, INT32_MAX, family->image_token);
+  return made;
+}
+
+/// Returns a token that tokenizer_config.json names, also among extra_special_tokens.
+std::string named_token(const HfKeys& keys, const char* name, const char* absent) {
+  if (const JsonValue value = keys.find(name)) {
+    return value.json().is_object() ? value.at("content").text() : value.text();
+  }
+  const JsonValue extra = keys.find("extra_special_tokens");
+  if (!extra || !extra.json().is_object()) return absent;
+  return extra.find(name).text(std::string(absent));
+}
+
+bool drops_a_row(const HfKeys& keys) {
+  keys.require_text("vision_feature_select_strategy", "full", {"default", "full"});
+  return keys.find("vision_feature_select_strategy").text(std::string("full")) == "default";
+}
+
+std::string of_size(ImageSize size) {
+  return std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels";
+}
+
+}  // namespace
+
+/// Readers of the numbers in processor_config.json.
+struct ImageExpander::Reader {
+  static Counting tagged(const HfKeys& keys) {
+    constexpr std::int64_t of_class = 169;
+    Counting made;
+    made.tile = keys.size("image_seq_len", of_class, 1, most_tokens);
+    made.stated = "image_seq_len is " + std::to_string(made.tile) + (keys.find("image_seq_len") ? "" : " by default");
+    return made;
+  }
+  static Counting llava(const HfKeys& keys) {
+    Counting made;
+    made.more = keys.size("num_additional_image_tokens", 0, 0, most_tokens) - (drops_a_row(keys) ? 1 : 0);
+    if (!keys.find("patch_size")) return {};  // files of early versions: the processor itself cannot count
+    made.patch = keys.size("patch_size", {}, 1, most_tokens);
+    made.stated = "patch_size is " + std::to_string(made.patch) + ", num_additional_image_tokens " +
+                  std::to_string(keys.size("num_additional_image_tokens", 0, 0, most_tokens)) +
+                  ", vision_feature_select_strategy " + (drops_a_row(keys) ? "default" : "full");
+    return made;
+  }
+  static Counting onevision(const HfKeys& keys, const EncoderGrid& encoder) {
+    keys.require_text("vision_feature_select_strategy", "full", {"full"});
+    const std::string tiles = "anyres_max_" + std::to_string(encoder.most_tiles);
+    if (const JsonValue ratio = keys.find("vision_aspect_ratio"); ratio && ratio.text() != tiles) {
+      ratio.refuse("differs from the model's " + tiles);
+    }
+    Counting made;
+    if (!keys.find("num_image_tokens")) return made;
+    made.tile = keys.size("num_image_tokens", {}, 1, most_tokens);
+    made.stated = "num_image_tokens is " + std::to_string(made.tile);
+    return made;
+  }
+};
+
+std::vector<std::string> ImageExpander::model_types() {
+  std::vector<std::string> names;
+  for (const Family& family : families) names.emplace_back(family.model_type);
+  return names;
+}
+
+Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
+                                          const EncoderGrid& encoder) {
+  try {
+    ImageExpander made;
+    const fs::path config = folder / "config.json", processor = folder / "processor_config.json";
+    (void)read_text(config).value_or_throw();
+    const ModelKeys model = read_file(config, model_keys);
+    const std::string named = config.string() + ": image_token_id = " + std::to_string(model.image_token);
+    if (model.image_token >= tokenizer.vocabulary()) {
+      throw JobError(named + " is not a token: the tokenizer has " + std::to_string(tokenizer.vocabulary()));
+    }
+    made.file_ = processor.string();
+    made.image_token_ = static_cast<std::int32_t>(model.image_token);
+    made.placeholder_ = tokenizer.piece(made.image_token_);
+    if (tokenizer.encode(made.placeholder_) != std::vector<std::int32_t>{made.image_token_}) {
+      throw JobError(named + " is " + printable(made.placeholder_) +
+                     ", which the tokenizer does not encode as a single token");
+    }
+    made.tagged_ = model.model_type == "smolvlm" || model.model_type == "idefics3";
+    made.counting_ = read_file(processor, [&](const HfKeys& keys) {
+      if (const JsonValue name = keys.find("image_token"); name && name.text() != made.placeholder_) {
+        name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
+                    printable(made.placeholder_));
+      }
+      const Counting counting = made.tagged_                    ? Reader::tagged(keys)
+                                : model.model_type == "llava" ? Reader::llava(keys)
+                                                                : Reader::onevision(keys, encoder);
+      keys.refuse_unknown(has_no_effect);
+      return counting;
+    });
+    if (!made.tagged_) return made;
+    return read_file(folder / "tokenizer_config.json", [&](const HfKeys& keys) {
+      const bool named_here = model.model_type == "smolvlm";  // Idefics3Processor has fixed names
+      constexpr const char *around = "<fake_token_around_image>", *global = "<global-img>";
+      made.around_ = named_here ? named_token(keys, "fake_image_token", around) : around;
+      made.global_ = named_here ? named_token(keys, "global_image_token", global) : global;
+      return made;
+    });
+  } catch (const JobError& problem) {
+    return Error{problem.code(), problem.what()};
+  }
+}
+
+std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
+  if (tagged_) return std::vector<std::int64_t>(plan.tiles.size(), counting_.tile);
+  const ImageSize tile = plan.tiles.front().size;
+  if (counting_.patch > 0) {
+    return {(tile.height / counting_.patch) * (tile.width / counting_.patch) + counting_.more};
+  }
+  const std::int64_t rows = plan.encoder_rows / std::ssize(plan.tiles);
+  return {counting_.tile == 0 || counting_.tile == rows ? plan.visual_rows : counting_.tile};
+}
+
+Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
+  ExpandedImage made{placeholder_, runs_of(plan)};
+  const std::int64_t tokens = std::accumulate(made.runs.begin(), made.runs.end(), std::int64_t{0});
+  if (tokens != plan.visual_rows) {
+    return Error{ErrorCode::invalid_argument,
+                 printable(file_) + ": processor and model disagree: an image of " + of_size(plan.source) + " brings " +
+                     std::to_string(plan.visual_rows) + " rows, but its text has " + std::to_string(tokens) +
+                     " places; " + counting_.stated + ", and the model makes " +
+                     std::to_string(plan.visual_rows / std::ssize(plan.tiles)) + " rows of a tile of " +
+                     of_size(plan.tiles.front().size)};
+  }
+  if (!tagged_) return made;
+  made.text.clear();
+  for (std::int64_t row = 1; row <= plan.cut.rows; ++row) {
+    for (std::int64_t column = 1; column <= plan.cut.columns; ++column) {
+      made.text += around_ + "<row_" + std::to_string(row) + "_col_" + std::to_string(column) + ">" + placeholder_;
+    }
+    made.text += '\n';
+  }
+  made.text += (plan.cut.rows > 0 ? "\n" : "") + around_ + global_ + placeholder_ + around_;
+  return made;
+}
+
+std::string ImageExpander::settings() const {
+  return "image token " + std::to_string(image_token_) + " " + placeholder_ + "\n" + around_ + "\n" + global_ + "\n" +
+         counting_.stated + "\n";
+}
+
+}  // namespace maestro

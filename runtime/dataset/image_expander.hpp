@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text that stands for an image in the prompts of a vision-language model, as transformers' processors write it:
+//   smolvlm, idefics3   for each row of tiles its tiles as <fake_token_around_image><row_R_col_C><image>..., then a
+//                       newline; after the last row a newline and the uncut image as
+//                       <fake_token_around_image><global-img><image>...<fake_token_around_image>
+//   llava               <image>...
+//   llava_onevision     <image>...
+// with as many image tokens as the decoder receives rows.
+//
+// IE-1 (same tokens): if the i-th placeholder of a template's text is replaced by the i-th image's text, the text has
+//       the tokens of transformers' processors.
+// IE-2 (rows): an image has as many image tokens as its plan has visual_rows. Otherwise processor and model disagree,
+//       which is an error with both numbers.
+// IE-3 (keys): every key of processor_config.json is used, known to be without effect, or refused by its name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/images/image_plan.hpp"
+#include "runtime/images/image_settings.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
+
+namespace maestro {
+
+/// An image's text, in which each run of image tokens is a single image token. These tokens are special tokens, so the
+/// length of a run does not change the tokens around it.
+struct ExpandedImage {
+  std::string text;
+  std::vector<std::int64_t> runs;  ///< lengths of the runs, in the order of the text
+};
+
+/// Immutable; any thread.
+class ImageExpander {
+ public:
+  /// Reads model_type and the image token of config.json, the numbers of processor_config.json and the names of tokens
+  /// in tokenizer_config.json. Absent keys have the defaults of transformers' classes. Errors (invalid_argument,
+  /// not_found) name file and key: another model_type, an unknown key, an image token that `tokenizer` lacks, another
+  /// number of tiles than the encoder's.
+  [[nodiscard]] static Result<ImageExpander> read(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                                  const EncoderGrid& encoder);
+
+  /// Returns the text of an image with this plan. The error (invalid_argument) is IE-2's.
+  [[nodiscard]] Result<ExpandedImage> expand(const ImagePlan& plan) const;
+
+  /// Returns the token whose positions receive rows of images.
+  [[nodiscard]] std::int32_t image_token() const { return image_token_; }
+  /// Returns the text that a chat template writes for an image: the image token as the tokenizer spells it.
+  [[nodiscard]] const std::string& placeholder() const { return placeholder_; }
+  /// Returns a text with all settings, for fingerprints.
+  [[nodiscard]] std::string settings() const;
+  /// Returns the supported values of model_type.
+  [[nodiscard]] static std::vector<std::string> model_types();
+
+ private:
+  /// The number of an image's tokens as processor_config.json states it.
+  struct Counting {
+    std::int64_t tile = 0;   ///< tokens of a tile; 0: not stated
+    std::int64_t patch = 0;  ///< side of a patch that is a token, pixels; 0: not stated
+    std::int64_t more = 0;   ///< tokens in addition to patches
+    std::string stated;      ///< keys and values, for messages
+  };
+  struct Reader;
+
+  [[nodiscard]] std::vector<std::int64_t> runs_of(const ImagePlan& plan) const;
+
+  std::string file_;  // processor_config.json
+  bool tagged_ = false;
+  std::int32_t image_token_ = 0;
+  std::string placeholder_;
+  std::string around_;  // token around a tile; tagged
+  std::string global_;  // token before the uncut image; tagged
+  Counting counting_;
+};
+
+}  // namespace maestro

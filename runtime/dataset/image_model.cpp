@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/dataset/image_model.hpp"
+
+#include "runtime/files/checksum.hpp"
+#include "runtime/images/encoder_grid.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+std::string ImageModel::fingerprint() const {
+  return checksum_of(processor.fingerprint() + "\n" + expander.settings());
+}
+
+Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tokenizer, PassOrder order) {
+  const Result<EncoderGrid> encoder = read_encoder_grid(folder);
+  if (!encoder) return encoder.error();
+  Result<ImageSettings> settings = read_image_settings(folder, order);
+  if (!settings) return settings.error();
+  Result<ImageExpander> expander = ImageExpander::read(folder, tokenizer, *encoder);
+  if (!expander) return expander.error();
+  try {
+    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander)};
+  } catch (const JobError& problem) {
+    return Error{problem.code(), problem.what()};
+  }
+}
+
+std::vector<std::string> image_model_files(const fs::path& folder) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const char* name : {"config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"}) {
+    if (fs::exists(folder / name, ignored)) files.emplace_back(name);
+  }
+  return files;
+}
+
+}  // namespace maestro

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The image part of a model folder for data: the way of images to rows, and the text that stands for them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/dataset/image_expander.hpp"
+#include "runtime/images/image_processor.hpp"
+
+namespace maestro {
+
+/// Immutable; any thread.
+struct ImageModel {
+  ImageProcessor processor;
+  ImageExpander expander;
+  /// Returns 32 hexadecimal digits over everything that determines rows and tokens of images.
+  [[nodiscard]] std::string fingerprint() const;
+};
+
+/// Reads config.json, the image settings and the tokens of a folder. Errors name file and key, as of
+/// read_image_settings(), read_encoder_grid() and ImageExpander::read().
+[[nodiscard]] Result<ImageModel> read_image_model(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                                  PassOrder order);
+
+/// Names of the files in a folder that read_image_model() reads.
+[[nodiscard]] std::vector<std::string> image_model_files(const std::filesystem::path& folder);
+
+}  // namespace maestro

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The images of a row, placed in its messages.
+//
+// RI-1 (each once): every image of the row's columns, or of its archive, has one place in a message, and every place
+//       has an image. Otherwise the row is an error with both numbers.
+// RI-2 (order): a part {"type": "image"} without an image, and an <image> in a question's text, take the next image of
+//       the columns. If there is no such place, all images come before the first question, as in TRL.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/dataset/record.hpp"
+#include "runtime/dataset/row_image.hpp"
+
+namespace maestro {
+
+/// Place of an image in the text of a question.
+inline constexpr std::string_view image_marker = "<image>";
+
+/// Reads a row's images while its messages are read. One row; one thread.
+class RecordImages {
+ public:
+  explicit RecordImages(RowMedia media) : media_(std::move(media)) {}
+
+  /// Reads the content of the message that will have the number `message`: a text or a list of parts. Returns its text.
+  [[nodiscard]] Result<std::string> read_content(const nlohmann::json& value, const std::string& where,
+                                                 std::size_t message);
+  /// Reads the columns image and images.
+  [[nodiscard]] Status read_columns(const nlohmann::json& row);
+  /// Repairs a conversation as LLaVA's lists need it: answers before the first question are dropped.
+  void drop_first_answers(Record& record);
+  /// Puts the images into their places, drops messages after the last answer, and turns contents into lists of parts.
+  [[nodiscard]] Status finish(Record& record);
+
+ private:
+  /// A text or an image; an image without a source takes the next one of the columns.
+  struct Part {
+    bool is_image = false;
+    std::string text;
+    std::optional<RowImage> image;
+  };
+  using Parts = std::vector<Part>;
+
+  [[nodiscard]] Result<Part> read_part(const nlohmann::json& value, const std::string& where);
+  [[nodiscard]] Status split_markers(Record& record);
+  void put_first(Record& record);
+  void drop_last_questions(Record& record);
+
+  RowMedia media_;
+  std::vector<RowImage> columns_;
+  std::map<std::size_t, Parts> parts_;  // by message
+};
+
+}  // namespace maestro

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// An image that a row of training data names or contains, as its columns and message parts state it:
+//   a text            a path in the folder of images, file://PATH, or data:image/...;base64,...
+//   {"bytes", "path"} the struct of Hugging Face's datasets: bytes of the file, else its path
+//   {"image"}, {"url"}, {"path"}, {"base64"}
+// URLs of other hosts are refused with the command that downloads them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+#include "runtime/dataset/tar_rows.hpp"
+#include "runtime/images/image.hpp"
+
+namespace maestro {
+
+/// Parts of a row that its JSON does not contain.
+struct RowMedia {
+  std::vector<std::string> blobs;  ///< bytes of binary columns; the JSON has their numbers
+  std::vector<TarImage> members;   ///< images of the row in its archive
+};
+
+struct RowImage {
+  std::string name;                ///< path in the folder of images, or name in the archive; may be empty with content
+  std::string content;             ///< bytes of the file, if the row contains them
+  std::optional<TarImage> member;  ///< place in the row's archive
+};
+
+/// Reads an image; it takes content from `media`. The error (invalid_argument) begins with `where`.
+[[nodiscard]] Result<RowImage> read_row_image(const nlohmann::json& value, const std::string& where, RowMedia& media);
+
+/// Size of an image and of its file.
+struct FoundImage {
+  ImageSize size;  ///< upright
+  std::uint64_t bytes = 0;
+};
+/// Reads the header of an image. `folder` has the images with a path, `archive` those with a member. Errors name the
+/// file: missing, not an image, a member of a compressed archive.
+[[nodiscard]] Result<FoundImage> find_image(const RowImage& image, const std::filesystem::path& folder,
+                                            const std::filesystem::path& archive);
+
+/// Decodes base64 (RFC 4648, section 4), with or without padding and white space. The error is the first byte that is
+/// not base64.
+[[nodiscard]] Result<std::string> decode_base64(std::string_view text);
+
+}  // namespace maestro
