@@ -58,7 +58,11 @@ std::size_t end_of_contents(std::span<const ChatMessage> messages, std::string_v
 class ChatEncoder::Encoding {
  public:
   Encoding(const ChatEncoder& encoder, const Record& record, std::span<const ExpandedImage> images)
-      : encoder_(encoder), record_(record), messages_(record.messages), images_(images), context_(encoder.options_.context) {
+      : encoder_(encoder),
+        record_(record),
+        messages_(record.messages),
+        images_(images),
+        context_(encoder.options_.context) {
     context_.tools = record.tools;
     context_.variables = record.variables;
   }
@@ -227,8 +231,7 @@ Result<std::vector<Document>> ChatEncoder::Encoding::documents(bool joined) {
 
 Status ChatEncoder::Encoding::learn(LearnedAnswer& answer, Document& document) {
   const std::string_view text = answer.until.text;
-  const std::size_t end =
-      answer.is_last ? document.tokens.size() : common_prefix(document.tokens, tokens_of(text));
+  const std::size_t end = answer.is_last ? document.tokens.size() : common_prefix(document.tokens, tokens_of(text));
   if (!encoder_.chat_->uses_generation()) {
     const std::size_t begin = common_prefix(document.tokens, tokens_of(text.substr(0, answer.begin)));
     mark(begin, end, document);

@@ -43,9 +43,9 @@ struct Document {
 struct ChatEncoderOptions {
   ChatContext context;  ///< context without tools and variables, which rows have
   LearnedAnswers learned = LearnedAnswers::all;
-  std::vector<std::int32_t> ends = {};   ///< tokens at which generation stops; empty: CE-3 is not checked
-  std::optional<std::int32_t> end = {};  ///< the end of an answer that the user names
-  std::string source = {};               ///< the template's text, for the search of role names
+  std::vector<std::int32_t> ends = {};    ///< tokens at which generation stops; empty: CE-3 is not checked
+  std::optional<std::int32_t> end = {};   ///< the end of an answer that the user names
+  std::string source = {};                ///< the template's text, for the search of role names
   const ImageExpander* images = nullptr;  ///< null: without images
 };
 

@@ -72,6 +72,7 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   ChatEncoderOptions chat{context_of(config, options), options.learned, ends(options), std::nullopt, source};
   if (images_) {
     chat.images = &images_->expander;
+    chat.end = tokenizer_->end_of_text();  // LLaVA's template writes no end
     parts_ = takes_parts(chat.context);
   }
   if (!options.end_of_turn.empty()) chat.end = chat.ends.front();
@@ -147,7 +148,12 @@ Result<std::vector<Document>> DocumentEncoder::encode_images(const Record& recor
     expanded.push_back(*std::move(image));
   }
   if (parts_) return chat_->encode(record, notes, expanded);
-  Record texts = record;
+  Record texts;
+  texts.messages = record.messages;
+  texts.tools = record.tools;
+  texts.variables = record.variables;
+  texts.unlearned = record.unlearned;
+  texts.image_messages = record.image_messages;
   for (ChatMessage& message : texts.messages) {
     if (message.fields.empty()) continue;
     nlohmann::ordered_json fields = nlohmann::ordered_json::parse(message.fields);

@@ -7,6 +7,8 @@
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/images/encoder_grid.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_keys.hpp"
 
 namespace maestro {
@@ -17,18 +19,10 @@ namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 20;
 
-struct Family {
-  std::string_view model_type;
-  std::int64_t image_token;  // default of the class in transformers
-};
-constexpr std::array<Family, 4> families{
-    {{"idefics3", 128257}, {"llava", 32000}, {"llava_onevision", 151646}, {"smolvlm", 128257}}};
-
 /// Keys of processor_config.json that other readers use, and names of tokens that the tokenizer has, too.
 bool has_no_effect(std::string_view key) {
-  constexpr std::array<std::string_view, 8> keys{"auto_map",   "chat_template",   "image_processor",
-                                                 "processor_class", "tokenizer",
-                                                 "video_token", "video_processor", "feature_extractor"};
+  constexpr std::array<std::string_view, 8> keys{"auto_map",  "chat_template", "image_processor", "processor_class",
+                                                 "tokenizer", "video_token",   "video_processor", "feature_extractor"};
   return std::ranges::find(keys, key) != keys.end();
 }
 
@@ -41,26 +35,15 @@ auto read_file(const fs::path& file, const Read& read) {
   return parse_hf_keys(text, file.string(), read).value_or_throw();
 }
 
-/// The family and the image token of config.json.
-struct ModelKeys {
-  std::string model_type;
-  std::int64_t image_token = 0;
-};
-
-ModelKeys model_keys(const HfKeys& keys) {
-  ModelKeys made;
-  made.model_type = keys.find("model_type").text(std::string());
-  const auto* family = std::ranges::find(families, made.model_type, &Family::model_type);
-  if (family == families.end()) {
-    if (made.model_type.empty()) keys.fail("model_type", "is missing");
-    keys.find("model_type").refuse_choice(ImageExpander::model_types());
-  }
-  const JsonValue id = keys.find("image_token_id"), index = keys.find("image_token_index");
-  if (id && index && id.json() != index.json()) {
-    id.refuse("contradicts image_token_index = " + shown(index.json()) + "; remove one");
-  }
-  made.image_token = (id ? id : index).whole_number(0, INT32_MAX, family->image_token);
-  return made;
+/// Returns model_type of a folder's config.json.
+std::string model_type_of(const fs::path& folder) {
+  const HfConfigText config = read_hf_config_text(folder).value_or_throw();
+  const std::string type = hf_model_type(config.text, config.file).value_or_throw();
+  const std::vector<std::string> known = ImageExpander::model_types();
+  if (std::ranges::find(known, type) != known.end()) return type;
+  return read_json(config.text, config.file, ErrorCode::invalid_argument,
+                   [&](const JsonValue& root) -> std::string { root.at("model_type").refuse_choice(known); })
+      .value_or_throw();
 }
 
 /// Returns a token that tokenizer_config.json names, also among extra_special_tokens.
@@ -118,44 +101,42 @@ struct ImageExpander::Reader {
 };
 
 std::vector<std::string> ImageExpander::model_types() {
-  std::vector<std::string> names;
-  for (const Family& family : families) names.emplace_back(family.model_type);
-  return names;
+  return {"idefics3", "llava", "llava_onevision", "smolvlm"};
 }
 
 Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
                                           const EncoderGrid& encoder) {
   try {
     ImageExpander made;
-    const fs::path config = folder / "config.json", processor = folder / "processor_config.json";
-    (void)read_text(config).value_or_throw();
-    const ModelKeys model = read_file(config, model_keys);
-    const std::string named = config.string() + ": image_token_id = " + std::to_string(model.image_token);
-    if (model.image_token >= tokenizer.vocabulary()) {
-      throw JobError(named + " is not a token: the tokenizer has " + std::to_string(tokenizer.vocabulary()));
+    const fs::path processor = folder / "processor_config.json";
+    const std::string type = model_type_of(folder);
+    const std::int64_t image_token = read_image_token(folder).value_or_throw();
+    const std::string named = (folder / "config.json").string() + ": image token " + std::to_string(image_token);
+    if (image_token >= tokenizer.vocabulary()) {
+      throw JobError(named + " is not one of the tokenizer's tokens, " + std::to_string(tokenizer.vocabulary()));
     }
     made.file_ = processor.string();
-    made.image_token_ = static_cast<std::int32_t>(model.image_token);
+    made.image_token_ = static_cast<std::int32_t>(image_token);
     made.placeholder_ = tokenizer.piece(made.image_token_);
     if (tokenizer.encode(made.placeholder_) != std::vector<std::int32_t>{made.image_token_}) {
       throw JobError(named + " is " + printable(made.placeholder_) +
                      ", which the tokenizer does not encode as a single token");
     }
-    made.tagged_ = model.model_type == "smolvlm" || model.model_type == "idefics3";
+    made.tagged_ = type == "smolvlm" || type == "idefics3";
     made.counting_ = read_file(processor, [&](const HfKeys& keys) {
       if (const JsonValue name = keys.find("image_token"); name && name.text() != made.placeholder_) {
         name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
                     printable(made.placeholder_));
       }
-      const Counting counting = made.tagged_                    ? Reader::tagged(keys)
-                                : model.model_type == "llava" ? Reader::llava(keys)
-                                                                : Reader::onevision(keys, encoder);
+      const Counting counting = made.tagged_      ? Reader::tagged(keys)
+                                : type == "llava" ? Reader::llava(keys)
+                                                  : Reader::onevision(keys, encoder);
       keys.refuse_unknown(has_no_effect);
       return counting;
     });
     if (!made.tagged_) return made;
     return read_file(folder / "tokenizer_config.json", [&](const HfKeys& keys) {
-      const bool named_here = model.model_type == "smolvlm";  // Idefics3Processor has fixed names
+      const bool named_here = type == "smolvlm";  // Idefics3Processor has fixed names
       constexpr const char *around = "<fake_token_around_image>", *global = "<global-img>";
       made.around_ = named_here ? named_token(keys, "fake_image_token", around) : around;
       made.global_ = named_here ? named_token(keys, "global_image_token", global) : global;
@@ -180,12 +161,12 @@ Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
   ExpandedImage made{placeholder_, runs_of(plan)};
   const std::int64_t tokens = std::accumulate(made.runs.begin(), made.runs.end(), std::int64_t{0});
   if (tokens != plan.visual_rows) {
-    return Error{ErrorCode::invalid_argument,
-                 printable(file_) + ": processor and model disagree: an image of " + of_size(plan.source) + " brings " +
-                     std::to_string(plan.visual_rows) + " rows, but its text has " + std::to_string(tokens) +
-                     " places; " + counting_.stated + ", and the model makes " +
-                     std::to_string(plan.visual_rows / std::ssize(plan.tiles)) + " rows of a tile of " +
-                     of_size(plan.tiles.front().size)};
+    return Error{ErrorCode::invalid_argument, printable(file_) + ": processor and model disagree: an image of " +
+                                                  of_size(plan.source) + " brings " + std::to_string(plan.visual_rows) +
+                                                  " rows, but its text has " + std::to_string(tokens) + " places; " +
+                                                  counting_.stated + ", and the model makes " +
+                                                  std::to_string(plan.visual_rows / std::ssize(plan.tiles)) +
+                                                  " rows of a tile of " + of_size(plan.tiles.front().size)};
   }
   if (!tagged_) return made;
   made.text.clear();

@@ -29,7 +29,8 @@ Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tok
 std::vector<std::string> image_model_files(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code ignored;
-  for (const char* name : {"config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"}) {
+  for (const char* name :
+       {"config.json", "preprocessor_config.json", "processor_config.json", "tokenizer_config.json"}) {
     if (fs::exists(folder / name, ignored)) files.emplace_back(name);
   }
   return files;

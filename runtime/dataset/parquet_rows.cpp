@@ -18,7 +18,11 @@ Status read_parquet(const std::filesystem::path& file, const RowSink& sink, bool
     if (!*more) return {};
     const ParquetRow row = parquet.row();
     sink({file.string() + ": row group " + std::to_string(row.row_group) + ", row " + std::to_string(row.row),
-          std::string(row.json), true, false, false, {parquet.take_blobs(), {}}});
+          std::string(row.json),
+          true,
+          false,
+          false,
+          {parquet.take_blobs(), {}}});
   }
 }
 

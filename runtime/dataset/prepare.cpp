@@ -12,6 +12,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/dataset/document_encoder.hpp"
+#include "runtime/dataset/image_store.hpp"
 #include "runtime/dataset/partial_folder.hpp"
 #include "runtime/dataset/record_format.hpp"
 #include "runtime/dataset/row_files.hpp"
@@ -32,10 +33,23 @@ constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
 
 /// Consecutive rows of a file.
 struct Batch {
+  fs::path file;
   std::int32_t source = 0;
   std::shared_ptr<const RecordFormat> format;  // null for texts, and for rows that are not objects
   std::vector<Row> rows;
   std::size_t bytes = 0;
+};
+
+/// The images of a row, with their plans.
+struct EncodedImages {
+  std::vector<RowImage> images;
+  std::vector<PreparedImage> prepared;
+};
+
+struct EncodedDocument {
+  bool validation = false;
+  Document document;
+  std::size_t row = 0;  // place in Encoded::images
 };
 
 struct Encoded {
@@ -45,12 +59,22 @@ struct Encoded {
   std::uint64_t empty = 0;
   std::uint64_t turn_by_turn = 0;
   RowNotes notes;
-  std::vector<std::pair<bool, Document>> documents;  // true: validation split
-  std::vector<std::string> bad;                      // one line each
+  std::vector<EncodedDocument> documents;
+  std::vector<EncodedImages> images;  // of rows with documents
+  std::vector<std::string> bad;       // one line each
+};
+
+/// What the rows of a batch have in common.
+struct RowContext {
+  const RecordFormat* format;
+  const DocumentEncoder& encoder;
+  double validation;  // share
+  fs::path file;
+  fs::path images;  // folder
 };
 
 /// Returns a number in [0, 1) that depends only on the content (FNV-1a, mixed).
-double share_of(const Record& record) {
+double share_of(const Record& record, const EncodedImages& images) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -66,10 +90,15 @@ double share_of(const Record& record) {
     if (!part->empty()) add(*part);
   }
   for (const std::size_t message : record.unlearned) hash = mix64(hash, message);
+  for (const PreparedImage& image : images.prepared) {
+    for (const std::int64_t part : {image.bytes, image.size.width, image.size.height}) {
+      hash = mix64(hash, static_cast<std::uint64_t>(part));
+    }
+  }
   return static_cast<double>(mix64(hash) >> 11) * 0x1p-53;
 }
 
-Result<Record> record_of(const Row& row, const RecordFormat* format) {
+Result<Record> record_of(Row& row, const RecordFormat* format) {
   if (!row.json) {
     Record text;
     text.text = row.content;
@@ -79,32 +108,61 @@ Result<Record> record_of(const Row& row, const RecordFormat* format) {
   }
   Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
-  Result<Record> record = format != nullptr ? format->read(*value, row.content) : RecordFormat::of(*value, "").error();
+  Result<Record> record = format != nullptr ? format->read(*value, row.content, std::move(row.media))
+                                            : RecordFormat::of(*value, "").error();
   if (!record) return Error{record.error().code, printable(row.where) + ": " + record.error().message};
   return record;
 }
 
-void encode_row(const Row& row, const RecordFormat* format, const DocumentEncoder& encoder, double validation,
-                Encoded& made) {
+/// A record's images, with the plans that their text needs.
+struct PlannedImages {
+  EncodedImages encoded;
+  std::vector<ImagePlan> plans;
+};
+
+Result<PlannedImages> plan_images(Record& record, const RowContext& context) {
+  PlannedImages made;
+  if (context.encoder.images() == nullptr) return made;
+  const ImageProcessor& processor = context.encoder.images()->processor;
+  const std::int64_t count = std::ssize(record.images);
+  for (const RowImage& image : record.images) {
+    const Result<FoundImage> found = find_image(image, context.images, context.file);
+    if (!found) return Error{found.error().code, "image " + found.error().message};
+    Result<ImagePlan> plan = processor.plan(found->size, count);
+    if (!plan) return plan.error();
+    made.encoded.prepared.push_back({static_cast<std::int64_t>(found->bytes), found->size, count,
+                                     std::ssize(plan->tiles), plan->encoder_rows, plan->visual_rows});
+    made.plans.push_back(*std::move(plan));
+  }
+  made.encoded.images = std::exchange(record.images, {});
+  return made;
+}
+
+void encode_row(Row& row, const RowContext& context, Encoded& made) {
   ++made.rows;
-  const Result<Record> record = record_of(row, format);
+  const auto bad = [&](const std::string& reason) { made.bad.push_back(printable(row.where) + ": " + reason); };
+  Result<Record> record = record_of(row, context.format);
   if (!record) return made.bad.push_back(record.error().message);
   if (record->messages.empty() && record->text.empty()) {
     ++made.empty;
     return;
   }
+  Result<PlannedImages> images = plan_images(*record, context);
+  if (!images) return bad(images.error().message);
   made.notes.set_row(printable(row.where));
-  Result<std::vector<Document>> documents = encoder.encode(*record, made.notes);
-  if (!documents) return made.bad.push_back(printable(row.where) + ": " + documents.error().message);
+  Result<std::vector<Document>> documents = context.encoder.encode(*record, made.notes, images->plans);
+  if (!documents) return bad(documents.error().message);
+  for (const RowNote repair : record->repairs) made.notes.add(repair, "", "the row");
   made.turn_by_turn += documents->size() > 1 ? 1 : 0;
-  const bool kept = share_of(*record) < validation;
+  const bool kept = share_of(*record, images->encoded) < context.validation;
   for (Document& document : *documents) {
     if (document.tokens.size() < shortest_document) {
       ++made.empty;
     } else {
-      made.documents.emplace_back(kept, std::move(document));
+      made.documents.push_back({kept, std::move(document), made.images.size()});
     }
   }
+  made.images.push_back(std::move(images->encoded));
 }
 
 bool is_object(const Row& row) {
@@ -132,7 +190,7 @@ std::string way_to_text(const fs::path& file) {
 class Preparation {
  public:
   Preparation(const PrepareOptions& options, fs::path folder, const PrepareCalls& calls)
-      : options_(options), folder_(std::move(folder)), calls_(calls), encoder_(options) {
+      : options_(options), folder_(std::move(folder)), calls_(calls), encoder_(options), store_(folder_) {
     index_.tokenizer = options.tokenizer.empty() ? "bytes" : options.tokenizer;
     index_.tokenizer_fingerprint = encoder_.tokenizer().fingerprint();
     index_.vocabulary = encoder_.tokenizer().vocabulary();
@@ -143,12 +201,19 @@ class Preparation {
         {"end of turn", options.end_of_turn},
         {"field", options.text_column},
         {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
+    if (const ImageModel* images = encoder_.images()) {
+      index_.images = PreparedImages{options.processor.string(),
+                                     images->fingerprint(),
+                                     options.resample_order,
+                                     images->expander.image_token(),
+                                     {}};
+    }
     index_.settings.insert(encoder_.template_settings().begin(), encoder_.template_settings().end());
   }
 
   PreparedIndex run() {
     OrderedWorkers<Batch, Encoded> workers(
-        std::max<std::size_t>(options_.jobs, 1), [this](const Batch& batch) { return encode(batch); },
+        std::max<std::size_t>(options_.jobs, 1), [this](Batch batch) { return encode(std::move(batch)); },
         [this](Encoded made) { keep(std::move(made)); });
     for (const fs::path& file : row_files(options_.inputs)) read_file(file, workers);
     workers.finish();
@@ -163,11 +228,15 @@ class Preparation {
   /// Returns the format of the file's rows, by its first row; null for a text.
   std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
   void expect(bool chat, const Row& row);
-  [[nodiscard]] Encoded encode(const Batch& batch) const;
+  [[nodiscard]] Encoded encode(Batch batch) const;
   void keep(Encoded made);
+  void keep_images(const Encoded& made, const EncodedDocument& document, std::vector<ImagePlace>& places);
+  [[nodiscard]] fs::path folder_of_images(const fs::path& file) const {
+    return options_.images.empty() ? file.parent_path() / "images" : options_.images;
+  }
   void finish_shards();
   [[nodiscard]] ShardWriter writer(const char* split) const {
-    return ShardWriter({folder_, split, index_.vocabulary, index_.conversations});
+    return ShardWriter({folder_, split, index_.vocabulary, index_.conversations, index_.images.has_value()});
   }
   [[noreturn]] void throw_too_many_bad() const;
   void report_left_out() const;
@@ -177,6 +246,7 @@ class Preparation {
   fs::path folder_;
   const PrepareCalls& calls_;
   DocumentEncoder encoder_;
+  ImageStore store_;
   PreparedIndex index_;
   std::optional<ShardWriter> train_;
   std::optional<ShardWriter> validation_;
@@ -201,17 +271,21 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   const auto source = static_cast<std::int32_t>(index_.sources.size());
   std::error_code ignored;
   index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
-  Batch batch{source, nullptr, {}, 0};
+  Batch batch{file, source, nullptr, {}, 0};
   bool settled = false;  // the format is known; with a limit of bad rows, from the first row that is an object
-  const Status read = read_rows(file, kind, [&](Row&& row) {
-    if (!settled) settled = !row.json || options_.max_bad == 0 || is_object(row);
-    if (settled && !batch.format) batch.format = format_of(row, kind, file);
-    batch.bytes += row.content.size();
-    batch.rows.push_back(std::move(row));
-    if (batch.bytes < batch_bytes) return;
-    std::shared_ptr<const RecordFormat> format = batch.format;
-    workers.add(std::exchange(batch, {source, std::move(format), {}, 0}));
-  });
+  const Status read = read_rows(
+      file, kind,
+      [&](Row&& row) {
+        if (!settled) settled = !row.json || options_.max_bad == 0 || is_object(row);
+        if (settled && !batch.format) batch.format = format_of(row, kind, file);
+        batch.bytes += row.content.size();
+        for (const std::string& blob : row.media.blobs) batch.bytes += blob.size();
+        batch.rows.push_back(std::move(row));
+        if (batch.bytes < batch_bytes) return;
+        std::shared_ptr<const RecordFormat> format = batch.format;
+        workers.add(std::exchange(batch, {file, source, std::move(format), {}, 0}));
+      },
+      encoder_.images() != nullptr);
   if (!batch.rows.empty()) workers.add(std::move(batch));
   if (read) return;
   workers.finish();  // bad rows before it are reported first
@@ -224,7 +298,7 @@ std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFi
     expect(false, row);
     return nullptr;
   }
-  Result<RecordFormat> format = format_of_row(row, options_.text_column);
+  Result<RecordFormat> format = format_of_row(row, options_.text_column, encoder_.images() != nullptr);
   if (!format) {
     const std::string& reason = format.error().message;
     throw JobError(reason + way_to_rows(row, reason) + (is_object(row) ? "" : way_to_text(file)), format.error().code);
@@ -245,6 +319,11 @@ std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFi
 
 void Preparation::expect(bool chat, const Row& row) {
   const std::string where = printable(row.where);
+  if (index_.images && !chat) {
+    throw JobError(where +
+                   " is a text, and data.processor (--model) reads conversations about images; prepare texts "
+                   "without it");
+  }
   if (options_.expected == ExpectedRows::text && chat) {
     throw JobError(where + " is a conversation; kind = \"chat\" reads it, data.field (--field) names a column of text");
   }
@@ -261,14 +340,26 @@ void Preparation::expect(bool chat, const Row& row) {
   validation_.emplace(writer("validation"));
 }
 
-Encoded Preparation::encode(const Batch& batch) const {
+Encoded Preparation::encode(Batch batch) const {
   Encoded made;
   made.source = batch.source;
   made.bytes = batch.bytes;
-  for (const Row& row : batch.rows) {
-    encode_row(row, batch.format.get(), encoder_, options_.validation_fraction, made);
-  }
+  const RowContext context{batch.format.get(), encoder_, options_.validation_fraction, batch.file,
+                           folder_of_images(batch.file)};
+  for (Row& row : batch.rows) encode_row(row, context, made);
   return made;
+}
+
+void Preparation::keep_images(const Encoded& made, const EncodedDocument& document, std::vector<ImagePlace>& places) {
+  const EncodedImages& row = made.images[document.row];
+  const fs::path file = index_.sources[static_cast<std::size_t>(made.source)].path;
+  for (std::size_t at = 0; at < document.document.images; ++at) {
+    if (at == places.size()) {
+      places.push_back(store_.place(row.images[at], folder_of_images(file), file).value_or_throw());
+      ++index_.counts["images"];
+    }
+    (document.validation ? validation_ : train_)->add_image(row.prepared[at], places[at]);
+  }
 }
 
 void Preparation::keep(Encoded made) {
@@ -282,9 +373,13 @@ void Preparation::keep(Encoded made) {
   if (made.empty > 0) index_.counts["empty"] += made.empty;
   if (made.turn_by_turn > 0) index_.counts["turn by turn"] += made.turn_by_turn;
   index_.sources[static_cast<std::size_t>(made.source)].documents += made.documents.size();
-  for (const auto& [validation, document] : made.documents) {
-    (validation ? validation_ : train_)->add(document, made.source).or_throw();
-    progress_.tokens += document.tokens.size();
+  std::vector<ImagePlace> places;  // of the row's images
+  for (std::size_t at = 0; at < made.documents.size(); ++at) {
+    const EncodedDocument& each = made.documents[at];
+    if (at > 0 && made.documents[at - 1].row != each.row) places.clear();
+    keep_images(made, each, places);
+    (each.validation ? validation_ : train_)->add(each.document, made.source).or_throw();
+    progress_.tokens += each.document.tokens.size();
   }
   progress_.bytes += made.bytes;
   progress_.documents += made.documents.size();
@@ -303,6 +398,7 @@ void Preparation::finish_shards() {
   for (const auto& [name, count] : notes_.counts()) index_.counts[name] = count;
   for (const std::string& line : notes_.lines()) calls_.warn(line);
   report_template();
+  if (index_.images) index_.images->containers = store_.finish().value_or_throw();
   if (train_) index_.train = train_->finish().value_or_throw();
   if (validation_) index_.validation = validation_->finish().value_or_throw();
   if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
@@ -369,6 +465,9 @@ void copy_tokenizer(const std::string& tokenizer, const fs::path& folder) {
 PreparedIndex without_validation(const PreparedIndex& first, PrepareOptions options, const fs::path& folder,
                                  const PrepareCalls& calls) {
   for (const PreparedShard& shard : first.validation) fs::remove(folder / shard.file);
+  for (const ImageContainer& each : first.images.value_or(PreparedImages()).containers) {
+    if (each.kind == ImageContainer::Kind::shard) fs::remove(folder / each.path);
+  }
   options.validation_fraction = 0;
   calls.warn("no document is for validation: there are so few that none would be left to train on");
   return Preparation(options, folder, {[](const std::string&) {}, calls.progress}).run();
@@ -384,6 +483,11 @@ PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder
   }
   if (index.train.empty()) throw JobError("there is nothing to train on: the rows contain no documents");
   copy_tokenizer(options.tokenizer, partial.path());
+  if (!options.processor.empty()) {
+    const fs::path target = partial.path() / prepared_processor_folder;
+    fs::create_directories(target);
+    copy_model_files(options.processor, image_model_files(options.processor), target).or_throw();
+  }
   write_prepared_index(partial.path(), index).or_throw();
   partial.commit();
   return index;

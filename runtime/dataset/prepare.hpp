@@ -24,10 +24,10 @@ struct PrepareOptions {
   std::filesystem::path processor;            ///< folder of the model whose processor reads images; empty: texts only
   std::filesystem::path images;               ///< folder of images; empty: "images" next to each file of rows
   PassOrder resample_order = PassOrder::pillow13;
-  std::string text_column;                    ///< name of the text column; empty: recognised
-  std::string chat_template;                  ///< "auto": the tokenizer's; "chatml"; "none"; else a file
-  std::string end_of_turn;  ///< text of the token that ends an answer; empty: the tokenizer's end tokens
-  std::string date;         ///< day that a template prints, as 2026-01-31; empty: today
+  std::string text_column;    ///< name of the text column; empty: recognised
+  std::string chat_template;  ///< "auto": the tokenizer's; "chatml"; "none"; else a file
+  std::string end_of_turn;    ///< text of the token that ends an answer; empty: the tokenizer's end tokens
+  std::string date;           ///< day that a template prints, as 2026-01-31; empty: today
   LearnedAnswers learned = LearnedAnswers::all;
   ExpectedRows expected = ExpectedRows::any;
   bool as_text = false;       ///< files are texts, regardless of names and first characters (file_kind.hpp)

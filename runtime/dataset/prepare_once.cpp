@@ -9,6 +9,7 @@
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/image_model.hpp"
 #include "runtime/dataset/row_files.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/model/hf_tokenizer.hpp"
@@ -52,6 +53,11 @@ std::string request_of(const PrepareOptions& options) {
                      number_text(options.validation_fraction) + "\nbad " + std::to_string(options.max_bad) +
                      "\nas text " + std::to_string(static_cast<int>(options.as_text)) + "\nbegin of text " +
                      std::to_string(static_cast<int>(options.begin_of_text)) + "\n";
+  if (!options.processor.empty()) {
+    text += "processor " + options.processor.string() + "\nimages " + options.images.string() + "\nresample " +
+            std::to_string(static_cast<int>(options.resample_order)) + "\n";
+    for (const std::string& name : image_model_files(options.processor)) add_file(text, options.processor / name);
+  }
   // Without a date, the day of the preparation does not count: a run that continues tomorrow uses today's data.
   if (!options.date.empty()) text += "date " + options.date + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);

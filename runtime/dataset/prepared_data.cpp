@@ -2,10 +2,12 @@
 #include "runtime/dataset/prepared_data.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/tar_rows.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/files/checksum.hpp"
 
@@ -31,6 +33,39 @@ PreparedShard shard_of(const JsonValue& value) {
           value.at("learned").count(), value.at("checksum").text()};
 }
 
+constexpr std::array<const char*, 3> container_names{"folder", "archive", "shard"};
+constexpr std::array<const char*, 2> order_names{"pillow13", "horizontal"};
+
+ordered_json json_of(const PreparedImages& images) {
+  ordered_json containers = ordered_json::array();
+  for (const ImageContainer& each : images.containers) {
+    containers.push_back({{"kind", container_names[static_cast<std::size_t>(each.kind)]}, {"path", each.path}});
+  }
+  return {{"processor", images.processor},
+          {"fingerprint", images.processor_fingerprint},
+          {"resample_order", order_names[static_cast<std::size_t>(images.resample_order)]},
+          {"image_token", images.image_token},
+          {"containers", std::move(containers)}};
+}
+
+PreparedImages images_of(const JsonValue& value) {
+  using Kind = ImageContainer::Kind;
+  PreparedImages images;
+  images.processor = value.at("processor").text();
+  images.processor_fingerprint = value.at("fingerprint").text();
+  images.resample_order =
+      value.at("resample_order")
+          .choice<PassOrder>({{order_names[0], PassOrder::pillow13}, {order_names[1], PassOrder::horizontal}});
+  images.image_token = static_cast<std::int32_t>(value.at("image_token").whole_number(0, INT32_MAX));
+  for (const JsonValue& each : value.at("containers").items()) {
+    images.containers.push_back({each.at("kind").choice<Kind>({{container_names[0], Kind::folder},
+                                                               {container_names[1], Kind::archive},
+                                                               {container_names[2], Kind::shard}}),
+                                 each.at("path").text()});
+  }
+  return images;
+}
+
 ordered_json json_of(const PreparedSource& source) {
   return {{"path", source.path}, {"bytes", source.bytes}, {"format", source.format}, {"documents", source.documents}};
 }
@@ -51,6 +86,7 @@ PreparedIndex index_of(const JsonValue& value) {
     index.sources.push_back(
         {each.at("path").text(), each.at("bytes").count(), each.at("format").text(), each.at("documents").count()});
   }
+  if (const JsonValue images = value.find("images")) index.images = images_of(images);
   for (const JsonValue& each : value.at("train").items()) index.train.push_back(shard_of(each));
   for (const JsonValue& each : value.at("validation").items()) index.validation.push_back(shard_of(each));
   return index;
@@ -79,6 +115,7 @@ Status write_prepared_index(const fs::path& folder, const PreparedIndex& index) 
       {"counts", index.counts},
       {"train", ordered_json::array()},
       {"validation", ordered_json::array()}};
+  if (index.images) value["images"] = json_of(*index.images);
   for (const PreparedSource& source : index.sources) value["sources"].push_back(json_of(source));
   for (const PreparedShard& shard : index.train) value["train"].push_back(json_of(shard));
   for (const PreparedShard& shard : index.validation) value["validation"].push_back(json_of(shard));
@@ -125,6 +162,10 @@ Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const 
   if (found && conversations) found = find("learned", made.learned_);
   if (found && conversations) found = find("first_learned", made.first_learned_);
   if (!found) return found.error();
+  if (made.offsets_.empty()) return corrupt("offsets is empty");
+  Result<ImageTable> images = ImageTable::read(made.file_, made.documents());
+  if (!images) return corrupt(images.error().message);
+  made.images_ = *std::move(images);
   const Status fits = made.check(index, static_cast<std::size_t>(tokens->elements()), conversations);
   if (!fits) return corrupt(fits.error().message);
   return made;
@@ -163,18 +204,61 @@ Status verify_prepared_shard(const fs::path& folder, const PreparedShard& index,
   shard->read(0, tokens);
   std::vector<std::int64_t> offsets;
   for (std::uint64_t at = 0; at <= shard->documents(); ++at) offsets.push_back(shard->begin(at));
-  if (shard_checksum(tokens, shard->learned(0, count), offsets) == index.checksum) return {};
+  const std::string checksum =
+      shard_checksum(tokens, shard->learned(0, count), offsets, {shard->images().offsets(), shard->images().values()});
+  if (checksum == index.checksum) return {};
   return Error{ErrorCode::corrupt,
                printable((folder / index.file).string()) + " is damaged: its checksum differs; prepare the data again"};
 }
 
 std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
-                           std::span<const std::int64_t> offsets) {
+                           std::span<const std::int64_t> offsets,
+                           std::pair<std::span<const std::int64_t>, std::span<const std::int64_t>> images) {
   Checksum content;
   content.add(std::as_bytes(tokens));
   content.add(std::as_bytes(learned));
   content.add(std::as_bytes(offsets));
+  content.add(std::as_bytes(images.first));
+  content.add(std::as_bytes(images.second));
   return content.text();
+}
+
+std::uint64_t PreparedShardFile::document_of(std::int64_t token) const {
+  return static_cast<std::uint64_t>(std::ranges::upper_bound(offsets_, token) - offsets_.begin()) - 1;
+}
+
+std::string image_name(const PreparedImages& images, const ImagePlace& place) {
+  const ImageContainer& container = images.containers.at(static_cast<std::size_t>(place.container));
+  if (container.kind == ImageContainer::Kind::folder)
+    return printable((fs::path(container.path) / place.name).string());
+  return printable(container.path + ": " +
+                   (place.name.empty() ? "the image at byte " + std::to_string(place.position) : place.name));
+}
+
+Result<std::string> read_prepared_image(const fs::path& folder, const PreparedImages& images, const ImagePlace& place,
+                                        std::int64_t bytes) {
+  const std::string name = image_name(images, place);
+  const ImageContainer& container = images.containers.at(static_cast<std::size_t>(place.container));
+  const fs::path path = container.kind == ImageContainer::Kind::shard    ? folder / container.path
+                        : container.kind == ImageContainer::Kind::folder ? fs::path(container.path) / place.name
+                                                                         : fs::path(container.path);
+  if (container.kind == ImageContainer::Kind::archive) {
+    Result<std::string> content = read_tar_image(path, place.position);
+    if (!content || std::ssize(*content) == bytes) return content;
+    return Error{ErrorCode::corrupt, name + " has " + std::to_string(content->size()) + " bytes, not the " +
+                                         std::to_string(bytes) + " of the preparation; prepare the data again"};
+  }
+  const Result<FileDescriptor> descriptor = open_for_reading(path);
+  if (!descriptor) return descriptor.error();
+  std::error_code failure;
+  const std::uintmax_t size = fs::file_size(path, failure);
+  const bool whole = container.kind == ImageContainer::Kind::folder;
+  const auto expected = static_cast<std::uintmax_t>(place.position + bytes);
+  if (failure || (whole ? size != expected : size < expected)) {
+    return Error{ErrorCode::corrupt, name + " has changed since the data were prepared (" + std::to_string(size) +
+                                         " bytes instead of " + std::to_string(expected) + "); prepare them again"};
+  }
+  return read_at(*descriptor, path, static_cast<std::uint64_t>(place.position), static_cast<std::size_t>(bytes));
 }
 
 void PreparedShardFile::release() const {

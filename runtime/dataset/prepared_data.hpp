@@ -4,12 +4,17 @@
 //   train-00000.safetensors, ...     tokens (T) U16 or I32, offsets (D + 1) I64, source (D) I32, and of conversations
 //   validation-00000.safetensors ... learned (T) U8 and first_learned (D) I32
 //   tokenizer/                       the tokenizer's files, unless it is "bytes"
+// With images also:
+//   processor/                       the files of the model whose processor planned the images
+//   images-00000.bin ...             the files of images that rows embedded, one after the other
+// and each shard has the tensors of image_table.hpp. Tokens of images are those of the tokenizer's image token.
 // Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
 // Token i is a target if learned[i] is 1; first_learned[d] is the document's first target.
 //
 // PD-1 (whole): data.json appears last. A folder without it is unfinished and is refused.
-// PD-2 (same data): the checksums of the shards depend only on rows, settings, tokenizer and template, not on the files
-//       that hold the rows or on the number of threads. `source` is not part of a checksum.
+// PD-2 (same data): the checksums of the shards depend only on rows, settings, tokenizer and template, and the sizes of
+//       images, not on the files that hold the rows and images or on the number of threads. `source` is not part of a
+//       checksum.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +23,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/dataset/image_table.hpp"
 #include "runtime/files/safetensors.hpp"
+#include "runtime/images/resampler.hpp"
 
 namespace maestro {
 
 inline constexpr const char* prepared_index_file = "data.json";
 inline constexpr const char* prepared_tokenizer_folder = "tokenizer";
+inline constexpr const char* prepared_processor_folder = "processor";
 inline constexpr const char* begin_of_text_setting = "begin of text";  ///< PreparedIndex::begin_of_text()
 
 struct PreparedSource {
@@ -41,7 +50,23 @@ struct PreparedShard {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
   std::uint64_t learned = 0;  ///< targets
-  std::string checksum;       ///< XXH3-128 of the tokens, targets and offsets
+  std::string checksum;       ///< XXH3-128 of the tokens, targets, offsets and sizes of images
+};
+
+/// Files that hold images.
+struct ImageContainer {
+  enum class Kind : std::uint8_t { folder, archive, shard };
+  Kind kind = Kind::folder;
+  std::string path;  ///< absolute; of a shard its name in the folder of the data
+};
+
+/// The images of prepared data.
+struct PreparedImages {
+  std::string processor;              ///< folder as given
+  std::string processor_fingerprint;  ///< ImageModel::fingerprint()
+  PassOrder resample_order = PassOrder::pillow13;
+  std::int32_t image_token = 0;  ///< token of the rows of images
+  std::vector<ImageContainer> containers;
 };
 
 /// The content of data.json.
@@ -53,6 +78,7 @@ struct PreparedIndex {
   std::map<std::string, std::string> settings;  ///< settings of the preparation, by option
   std::vector<PreparedSource> sources;
   std::map<std::string, std::uint64_t> counts;  ///< "rows", "bad rows", "turn by turn", ...
+  std::optional<PreparedImages> images;         ///< absent: texts only
   std::vector<PreparedShard> train;
   std::vector<PreparedShard> validation;
 
@@ -63,9 +89,17 @@ struct PreparedIndex {
   [[nodiscard]] std::optional<std::string> begin_of_text() const;
 };
 
-/// Returns PreparedShard::checksum; `learned` is empty without targets.
-[[nodiscard]] std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
-                                         std::span<const std::int64_t> offsets);
+/// Returns PreparedShard::checksum; `learned` is empty without targets, `images` (the offsets and values of ImageTable)
+/// without images.
+[[nodiscard]] std::string shard_checksum(
+    std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned, std::span<const std::int64_t> offsets,
+    std::pair<std::span<const std::int64_t>, std::span<const std::int64_t>> images);
+
+/// Returns the bytes of an image's file. Errors name it: missing, damaged, of another size than when it was prepared.
+[[nodiscard]] Result<std::string> read_prepared_image(const std::filesystem::path& folder, const PreparedImages& images,
+                                                      const ImagePlace& place, std::int64_t bytes);
+/// Returns the name of an image, for messages: "pictures/a.png", "rows.tar: a.png".
+[[nodiscard]] std::string image_name(const PreparedImages& images, const ImagePlace& place);
 
 [[nodiscard]] Status write_prepared_index(const std::filesystem::path& folder, const PreparedIndex& index);
 /// Reads data.json. Errors: no such file (PD-1), another version, a value of another kind, a missing shard.
@@ -91,6 +125,9 @@ class PreparedShardFile {
     return first_learned_.empty() ? 0 : first_learned_[document];
   }
   [[nodiscard]] std::int32_t source(std::uint64_t document) const { return source_[document]; }
+  [[nodiscard]] const ImageTable& images() const { return images_; }
+  /// Returns the document of a token.
+  [[nodiscard]] std::uint64_t document_of(std::int64_t token) const;
   /// Copies tokens, starting at `begin`.
   void read(std::int64_t begin, std::span<std::int32_t> tokens) const;
   /// Returns a flag per token, starting at `begin`: 1 for a target; empty: all tokens are targets.
@@ -109,6 +146,7 @@ class PreparedShardFile {
   std::span<const std::int32_t> source_;
   std::span<const std::int32_t> first_learned_;
   std::span<const std::uint8_t> learned_;
+  ImageTable images_;
 };
 
 }  // namespace maestro

@@ -24,9 +24,9 @@ struct Record {
   std::vector<RowImage> images;
   std::vector<std::size_t> image_messages;  ///< message of each image
   std::vector<RowNote> repairs;             ///< repairs of the row
-  bool completion = false;             ///< `messages` are a prompt and its completion
-  bool continues = false;              ///< the next record continues the same text
-  bool continued = false;              ///< this record continues the previous record's text
+  bool completion = false;                  ///< `messages` are a prompt and its completion
+  bool continues = false;                   ///< the next record continues the same text
+  bool continued = false;                   ///< this record continues the previous record's text
 };
 
 }  // namespace maestro

@@ -146,9 +146,8 @@ Status add_message(const json& value, const std::string& where, MessageKeys keys
                         (content.is_object() && message.role != "assistant" && message.role != "user");
   if (!as_it_is) {
     const std::string place = where + "." + keys.content;
-    Result<std::string> text = in.images != nullptr
-                                   ? in.images->read_content(content, place, record.messages.size())
-                                   : content_of(content, place);
+    Result<std::string> text = in.images != nullptr ? in.images->read_content(content, place, record.messages.size())
+                                                    : content_of(content, place);
     if (!text) return text.error();
     message.content = *std::move(text);
   }

@@ -63,8 +63,8 @@ Result<RecordImages::Part> RecordImages::read_part(const json& value, const std:
       for (const auto& [message, parts] : parts_) {
         before += static_cast<std::size_t>(std::ranges::count_if(parts, [](const Part& p) { return p.is_image; }));
       }
-      if (each != before) return wrong(where + ".index is " + shown(each) + "; the next image has " +
-                                       std::to_string(before));
+      if (each != before)
+        return wrong(where + ".index is " + shown(each) + "; the next image has " + std::to_string(before));
     } else {
       source[key == "image_url" ? "url" : key] = each;
     }
@@ -103,7 +103,8 @@ Status RecordImages::read_columns(const json& row) {
       if (list[at].is_null()) continue;
       ++named;
       if (!media_.members.empty()) continue;
-      const std::string where = "\"" + std::string(column) + "\"" + (found->is_array() ? "[" + std::to_string(at) + "]" : "");
+      const std::string where =
+          "\"" + std::string(column) + "\"" + (found->is_array() ? "[" + std::to_string(at) + "]" : "");
       Result<RowImage> image = read_row_image(list[at], where, media_);
       if (!image) return image.error();
       columns_.push_back(*std::move(image));
@@ -128,7 +129,8 @@ void RecordImages::drop_first_answers(Record& record) {
     record.repairs.push_back(RowNote::system_kept);
   }
   const auto first = std::ranges::find_if(messages, [](const ChatMessage& each) { return each.role != "system"; });
-  const auto end = std::find_if(first, messages.end(), [](const ChatMessage& each) { return each.role != "assistant"; });
+  const auto end =
+      std::find_if(first, messages.end(), [](const ChatMessage& each) { return each.role != "assistant"; });
   if (first == end) return;
   const auto begin = static_cast<std::size_t>(first - messages.begin());
   const auto count = static_cast<std::size_t>(end - first);
@@ -136,7 +138,8 @@ void RecordImages::drop_first_answers(Record& record) {
   renumber(record.unlearned, begin, count);
   std::map<std::size_t, Parts> parts;
   for (auto& [message, held] : parts_) {
-    if (message < begin || message >= begin + count) parts[message < begin ? message : message - count] = std::move(held);
+    if (message < begin || message >= begin + count)
+      parts[message < begin ? message : message - count] = std::move(held);
   }
   parts_ = std::move(parts);
   record.repairs.push_back(RowNote::answer_dropped);
@@ -158,7 +161,8 @@ Status RecordImages::split_markers(Record& record) {
       }
       std::string_view left = part.text;
       for (std::size_t at = left.find(image_marker); at != left.npos; at = left.find(image_marker)) {
-        if (const auto before = trimmed(left.substr(0, at)); !before.empty()) made.push_back({false, std::string(before), {}});
+        if (const auto before = trimmed(left.substr(0, at)); !before.empty())
+          made.push_back({false, std::string(before), {}});
         made.push_back({true, {}, {}});
         left.remove_prefix(at + image_marker.size());
       }

@@ -96,8 +96,7 @@ std::string caption_row(const std::string& caption, std::size_t images) {
   for (std::size_t at = 0; at < images; ++at) question.push_back({{"type", "image"}});
   const std::string text(without_mark(caption));
   return nlohmann::json{
-      {"messages",
-       {{{"role", "user"}, {"content", std::move(question)}}, {{"role", "assistant"}, {"content", text}}}}}
+      {"messages", {{{"role", "user"}, {"content", std::move(question)}}, {{"role", "assistant"}, {"content", text}}}}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::strict);
 }
 
@@ -124,7 +123,8 @@ Status read_tar(const fs::path& file, const RowSink& sink, bool images) {
       return wrong(printable(where) + ".txt is not text (UTF-8)");
     }
     const bool json = row.json.has_value() || caption;
-    std::string content = caption ? caption_row(*row.text, row.pictures.size()) : *std::move(json ? row.json : row.text);
+    std::string content =
+        caption ? caption_row(*row.text, row.pictures.size()) : *std::move(json ? row.json : row.text);
     content.erase(0, content.size() - without_mark(content).size());
     sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures)}});
     return {};

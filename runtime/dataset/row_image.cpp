@@ -43,8 +43,8 @@ Result<std::string> data_uri(std::string_view text, const std::string& where) {
 
 Result<RowImage> from_text(const std::string& text, const std::string& where) {
   if (text.starts_with("http://") || text.starts_with("https://")) {
-    return wrong(where + " is the URL " + shown(text) + "; images are not downloaded here: " +
-                 printable(download(text)) + ", and name the file");
+    return wrong(where + " is the URL " + shown(text) +
+                 "; images are not downloaded here: " + printable(download(text)) + ", and name the file");
   }
   RowImage made;
   if (text.starts_with("data:")) {
@@ -123,8 +123,9 @@ Result<FoundImage> find_image(const RowImage& image, const fs::path& folder, con
   }
   const std::string name = printable(archive.string() + ": " + image.member->name);
   if (!image.member->position) {
-    return wrong(printable(archive.string()) + " is compressed, so its images cannot be read one at a time; decompress "
-                                               "it");
+    return wrong(printable(archive.string()) +
+                 " is compressed, so its images cannot be read one at a time; decompress "
+                 "it");
   }
   Result<ImageSize> size = image_size(image.member->head, name);
   if (image.member->bytes > image.member->head.size() && !(size && size_stands_first(image.member->head))) {

@@ -26,6 +26,7 @@ void ShardWriter::begin() {
   offsets_.assign(1, 0);
   source_.clear();
   first_learned_.clear();
+  images_.begin();
   targets_ = 0;
 }
 
@@ -33,6 +34,7 @@ Status ShardWriter::add(const Document& document, std::int32_t source) {
   tokens_.insert(tokens_.end(), document.tokens.begin(), document.tokens.end());
   offsets_.push_back(static_cast<std::int64_t>(tokens_.size()));
   source_.push_back(source);
+  images_.end_document();
   targets_ += document.learned.empty() ? document.tokens.size()
                                        : static_cast<std::uint64_t>(std::ranges::count(document.learned, 1));
   if (options_.conversations) {
@@ -46,8 +48,10 @@ Status ShardWriter::add(const Document& document, std::int32_t source) {
 Status ShardWriter::write() {
   char number[32];
   (void)std::snprintf(number, sizeof number, "-%05zu.safetensors", shards_.size());
+  const std::pair images{images_.offsets(), images_.values()};
+  const decltype(images) no_images{};
   PreparedShard shard{options_.split + number, source_.size(), tokens_.size(), targets_,
-                      shard_checksum(tokens_, learned_, offsets_)};
+                      shard_checksum(tokens_, learned_, offsets_, options_.images ? images : no_images)};
   std::vector<std::uint16_t> narrow;
   std::vector<NamedTensor> tensors{named("offsets", offsets_), named("source", source_)};
   if (options_.vocabulary <= most_narrow) {
@@ -59,6 +63,9 @@ Status ShardWriter::write() {
   if (options_.conversations) {
     tensors.push_back(named("learned", learned_));
     tensors.push_back(named("first_learned", first_learned_));
+  }
+  if (options_.images) {
+    for (NamedTensor& tensor : images_.tensors()) tensors.push_back(std::move(tensor));
   }
   const Result<WrittenFile> written = write_safetensors(options_.folder / shard.file, std::move(tensors));
   if (!written) return written.error();

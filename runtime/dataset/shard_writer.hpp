@@ -18,6 +18,7 @@ struct ShardWriterOptions {
   std::string split;  ///< "train"
   std::int64_t vocabulary = 0;
   bool conversations = false;
+  bool images = false;  ///< documents have images
   std::uint64_t shard_tokens = std::uint64_t{16}
                                << 20;  ///< size at which a shard ends, with the document that reaches it
 };
@@ -27,8 +28,10 @@ class ShardWriter {
  public:
   explicit ShardWriter(ShardWriterOptions options) : options_(std::move(options)) { begin(); }
 
-  /// Adds a document. It has targets if and only if the options have conversations.
+  /// Adds a document, with the images that add_image() received since the last one. It has targets if and only if the
+  /// options have conversations.
   [[nodiscard]] Status add(const Document& document, std::int32_t source);
+  void add_image(const PreparedImage& image, const ImagePlace& place) { images_.add(image, place); }
   /// Writes the last shard and returns all shards. Called once.
   [[nodiscard]] Result<std::vector<PreparedShard>> finish();
 
@@ -42,6 +45,7 @@ class ShardWriter {
   std::vector<std::int64_t> offsets_;
   std::vector<std::int32_t> source_;
   std::vector<std::int32_t> first_learned_;
+  ImageTableWriter images_;
   std::uint64_t targets_ = 0;
   std::vector<PreparedShard> shards_;
 };

@@ -113,6 +113,10 @@ inline constexpr std::array<std::string_view, 3> packing_names{"auto", "document
 enum class LongDocuments : std::uint8_t { automatic, cut, split, drop };
 inline constexpr std::array<std::string_view, 4> long_documents_names{"auto", "cut", "split", "drop"};
 
+/// The order of passes when images are resized; automatic: as prepared, or pillow13.
+enum class ResampleOrder : std::uint8_t { automatic, pillow13, horizontal };
+inline constexpr std::array<std::string_view, 3> resample_order_names{"auto", "pillow13", "horizontal"};
+
 /// The answers of a conversation that are learned.
 enum class LearnedAnswers : std::uint8_t { all, last };
 inline constexpr std::array<std::string_view, 2> learned_answers_names{"answers", "last"};
@@ -137,6 +141,8 @@ struct DataConfig {
   double max_file_mb = 4;               ///< limit for text files in a folder; larger files are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
   std::string images;                   ///< kind = "llava": folder of the images; empty: "images" next to the file
+  std::string processor;                ///< folder of the model whose processor reads images; empty: none
+  ResampleOrder resample_order = ResampleOrder::automatic;
   std::string validation_path;          ///< kind = "llava": separate file for validation; empty: a fraction
   std::int64_t patch = 8;               ///< pixels on a patch's side
   std::int64_t image_size = 64;         ///< longer side of a resized image, pixels; 0: native size

@@ -80,11 +80,12 @@ TEST(RecordFormat, what_has_another_meaning_is_refused_by_name) {
       {R"({"messages": [{"role": "user", "content": null}]})",
        "messages[0].content is null; it must be a text or a list of texts"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
-       R"(messages[0].content has the part {"type":"image"}; parts are {"type": "text", "text": TEXT}, and kind = "llava" reads images)"},
+       R"(messages[0].content has the part {"type":"image"}; parts are {"type": "text", "text": TEXT}, and data.processor (--model) reads images)"},
       {R"({"messages": [{"role": "user", "content": 1}]})",
        "messages[0].content is 1; it must be a text or a list of texts"},
       {R"({"text": "a", "image": "a.png"})",
-       "the column \"image\" is not read here; remove it, or use kind = \"llava\""},
+       "the column \"image\" is not read here; remove it, or name the model whose processor reads it as data.processor "
+       "(--model)"},
       {R"({"text": 1})", "\"text\" is 1; it must be a text"}};
   for (const auto& [row, problem] : cases) EXPECT_EQ(read(row), problem);
   EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "a", "tool_calls": null}]})"), "messages|user: a|");

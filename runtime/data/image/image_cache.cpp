@@ -3,11 +3,21 @@
 
 namespace maestro {
 
+namespace {
+
+std::size_t bytes_of(const ImageCache::Tiles& tiles) {
+  std::size_t bytes = 0;
+  for (const Image& tile : tiles) bytes += tile.pixels.size();
+  return bytes;
+}
+
+}  // namespace
+
 Status ImageCache::pin(Key key, const Load& load) {
   if (find(key, 1)) return {};
   auto image = load();
   if (!image) return image.error();
-  insert(key, std::make_shared<const Image>(*std::move(image)), 1);
+  insert(key, std::make_shared<const Tiles>(*std::move(image)), 1);
   return {};
 }
 
@@ -15,7 +25,7 @@ Result<ImageCache::Picture> ImageCache::take(Key key, const Load& load) {
   if (Picture found = find(key, -1)) return found;
   auto image = load();
   if (!image) return image.error();
-  const auto picture = std::make_shared<const Image>(*std::move(image));
+  const auto picture = std::make_shared<const Tiles>(*std::move(image));
   insert(key, picture, 0);
   return picture;
 }
@@ -44,7 +54,7 @@ void ImageCache::insert(Key key, const Picture& picture, int pins) {
   if (added) {
     at->second.picture = picture;
     at->second.place = recent_.insert(recent_.begin(), key);
-    bytes_ += picture->pixels.size();
+    bytes_ += bytes_of(*picture);
   }
   use(at->second, pins);
   shrink();
@@ -62,7 +72,7 @@ void ImageCache::shrink() {
   while (bytes_ > limit_) {
     std::list<Key>& from = recent_.empty() ? pinned_ : recent_;
     const auto victim = entries_.find(from.back());
-    bytes_ -= victim->second.picture->pixels.size();
+    bytes_ -= bytes_of(*victim->second.picture);
     from.pop_back();
     entries_.erase(victim);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps decoded images in memory: they are decoded ahead of time, and only once if they fit.
+// Keeps the tiles of decoded images in memory: images are decoded ahead of time, and only once if they fit.
 //
 // PC-1 (limit): after every call the cached images take at most the limit.
 // PC-2 (least recently used): a pinned image is dropped only when no unpinned image is left; in either group the least
@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/images/image.hpp"
@@ -25,9 +26,10 @@ namespace maestro {
 class ImageCache {
  public:
   using Key = std::uint32_t;
-  using Load = std::function<Result<Image>()>;
+  using Tiles = std::vector<Image>;
+  using Load = std::function<Result<Tiles>()>;
   /// Shared, because a reader may hold an image that another thread's miss pushes out (PC-3).
-  using Picture = std::shared_ptr<const Image>;
+  using Picture = std::shared_ptr<const Tiles>;
 
   explicit ImageCache(std::size_t limit_bytes) : limit_(limit_bytes) {}
 

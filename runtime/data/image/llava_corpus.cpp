@@ -42,13 +42,6 @@ std::string sample_name(const std::string& file, const std::string& id) {
 
 }  // namespace
 
-Result<Image> decode_image(const StoredImage& image) {
-  if (!image.position) return decode_image(image.path);
-  const Result<std::string> bytes = read_tar_image(image.path, *image.position);
-  if (!bytes) return bytes.error();
-  return decode_image(*bytes, image.path.string() + ": " + image.name);
-}
-
 /// State that is needed only while the files are read.
 struct LlavaCorpus::Opening {
   /// An entry near the border between training and validation.
@@ -234,11 +227,11 @@ SamplePictures LlavaCorpus::pictures(Split split, SampleId sample) const {
   return {std::ssize(from.pictures), from.patches, from.patches};
 }
 
-/// Returns the image, resized to the grid it had at opening (LL-3).
-Result<Image> LlavaCorpus::load_image(const Picture& picture) const {
+/// Returns the image as a single tile, resized to the grid it had at opening (LL-3).
+Result<ImageCache::Tiles> LlavaCorpus::load_image(const Picture& picture) const {
   const auto image = decode_image(picture.stored);
   if (!image) return image.error();
-  return resize(*image, picture.grid.columns * config_.patch, picture.grid.rows * config_.patch);
+  return ImageCache::Tiles{resize(*image, picture.grid.columns * config_.patch, picture.grid.rows * config_.patch)};
 }
 
 Error LlavaCorpus::about(Split split, const Entry& entry, const Error& error) const {
@@ -272,7 +265,7 @@ void LlavaCorpus::read_pictures(Split split, SampleId sample, std::span<float> p
     const auto image = cache_.take(from.pictures[at], [&] { return load_image(picture); });
     if (!image) throw std::runtime_error(about(split, from, image.error()).message);
     const auto count = static_cast<std::size_t>(picture.grid.patches());
-    patchify(**image, config_.patch, static_cast<std::int32_t>(at), pixels.first(count * columns),
+    patchify((*image)->front(), config_.patch, static_cast<std::int32_t>(at), pixels.first(count * columns),
              places.first(count * 3));
     pixels = pixels.subspan(count * columns);
     places = places.subspan(count * 3);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/image/conversation_view.hpp"
 #include "runtime/data/image/image_cache.hpp"
 #include "runtime/data/image/patches.hpp"
 #include "runtime/data/text/chat_template.hpp"
@@ -26,23 +27,6 @@
 #include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
-
-/// An image in a file or in an archive.
-struct StoredImage {
-  std::filesystem::path path;                 ///< file or archive
-  std::string name;                           ///< name in the folder of images or in the archive
-  std::optional<std::int64_t> position = {};  ///< position in the archive; nothing: the image is a file
-};
-[[nodiscard]] Result<Image> decode_image(const StoredImage& image);
-
-/// A sample for display, and the prompt with which a model answers its first question.
-struct ConversationView {
-  std::string id;
-  std::string question;  ///< first question without placeholders
-  std::string answer;    ///< reference answer
-  std::vector<StoredImage> pictures;
-  std::vector<std::int32_t> prompt;  ///< tokens up to the answer
-};
 
 class LlavaCorpus final : public Corpus {
  public:
@@ -109,7 +93,7 @@ class LlavaCorpus final : public Corpus {
   [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
   [[nodiscard]] const Entry& entry(Split split, SampleId sample) const;
   [[nodiscard]] std::vector<std::int64_t> patches_of(const Entry& entry) const;
-  [[nodiscard]] Result<Image> load_image(const Picture& picture) const;
+  [[nodiscard]] Result<ImageCache::Tiles> load_image(const Picture& picture) const;
   [[nodiscard]] Error about(Split split, const Entry& entry, const Error& error) const;
   void load(Side& whole, bool split_off, Opening& opening);
   void give_each_side_a_sample(const Opening& opening);

@@ -6,6 +6,8 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/dataset/image_model.hpp"
+#include "runtime/dataset/kept_text.hpp"
 #include "runtime/files/checksum.hpp"
 
 namespace maestro {
@@ -33,8 +35,14 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   if (long_documents_ == LongDocuments::automatic) {
     long_documents_ = index_.conversations ? LongDocuments::cut : LongDocuments::split;
   }
-  train_ = open_side(index_.train);
-  validation_ = open_side(index_.validation);
+  if (index_.images) open_images();
+  if (!index_.images && !config.processor.empty()) {
+    throw JobError(where + " was prepared without images, so data.processor has no effect; prepare it with --model " +
+                   printable(config.processor));
+  }
+  std::uint64_t images = 0;
+  train_ = open_side(index_.train, images);
+  validation_ = open_side(index_.validation, images);
   for (Side* side : {&train_, &validation_}) {
     if (stream_) {
       lay_stream(*side);
@@ -47,21 +55,60 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   }
   give_back(most_mapped);
   if (train_.samples > 0) return;
-  throw JobError(
-      where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
-      std::to_string(config.sequence) + " tokens with a target" +
-      (left_out_ > 0 ? "; " + std::to_string(left_out_) + " are left out, a larger sequence may keep them" : "") +
-      (validation_.samples > 0 ? "; validation has all samples (" + std::to_string(validation_.samples) +
-                                     "): prepare more documents, or prepare with another validation_fraction"
-                               : ""));
+  throw JobError(where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
+                 std::to_string(config.sequence) + " tokens with a target" +
+                 (left_out_ + unfit_ > 0
+                      ? "; " + std::to_string(left_out_ + unfit_) + " are left out, a larger sequence may keep them"
+                      : "") +
+                 (validation_.samples > 0 ? "; validation has all samples (" + std::to_string(validation_.samples) +
+                                                "): prepare more documents, or prepare with another validation_fraction"
+                                          : ""));
 }
 
-PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>& shards) const {
+void PreparedCorpus::open_images() {
+  const std::string where = "[data] " + printable(folder_.string());
+  if (!index_.conversations) throw JobError(where + " has images, but no conversations; prepare the data again");
+  if (config_.long_documents == LongDocuments::split) {
+    throw JobError(where +
+                   " has images, which long = \"split\" would divide; use \"cut\", which cuts at turns, or "
+                   "\"drop\"");
+  }
+  tokenizer_ = make_tokenizer(own_tokenizer());
+  images_.emplace(folder_, *index_.images);
+  check_processor();
+}
+
+void PreparedCorpus::check_processor() const {
+  const PreparedImages& images = *index_.images;
+  const std::string where = "[data] " + printable(folder_.string());
+  const bool horizontal = config_.resample_order == ResampleOrder::horizontal;
+  if (config_.resample_order != ResampleOrder::automatic &&
+      horizontal != (images.resample_order == PassOrder::horizontal)) {
+    throw JobError(where + " was prepared with another data.resample_order; remove the key, or prepare the data again");
+  }
+  if (config_.processor.empty()) return;
+  const ImageModel model = read_image_model(config_.processor, *tokenizer_, images.resample_order).value_or_throw();
+  if (model.fingerprint() == images.processor_fingerprint) return;
+  throw JobError(where + " was prepared with another processor (" + printable(images.processor) +
+                 ") than data.processor = " + printable(config_.processor) + "; prepare the data again with --model " +
+                 printable(config_.processor));
+}
+
+PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const {
   Side side;
   side.first.push_back(0);
   for (const PreparedShard& shard : shards) {
     side.shards.push_back(PreparedShardFile::open(folder_, shard, index_.conversations).value_or_throw());
     side.first.push_back(side.first.back() + shard.tokens);
+    const ImageTable& table = side.shards.back().images();
+    const auto containers = index_.images ? std::ssize(index_.images->containers) : 0;
+    for (std::uint64_t image = 0; image < table.images(); ++image) {
+      if (table.place(image).container < containers) continue;
+      throw JobError(printable((folder_ / shard.file).string()) + ": an image has no container; prepare the data again",
+                     ErrorCode::corrupt);
+    }
+    side.first_image.push_back(images);
+    images += table.images();
   }
   return side;
 }
@@ -80,8 +127,158 @@ void PreparedCorpus::add_documents(Side& side, const PreparedShardFile& shard, s
       throw JobError(printable(folder_.string()) + ": the offsets of a shard fall; prepare the data again",
                      ErrorCode::corrupt);
     }
-    add_document(side, shard, document, first);
+    if (images_) {
+      add_conversation(side, shard, document, first);
+    } else {
+      add_document(side, shard, document, first);
+    }
   }
+}
+
+void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard, std::uint64_t document,
+                                      std::uint64_t first) {
+  const std::int64_t begin = shard.begin(document);
+  const std::int64_t positions = shard.begin(document + 1) - begin - 1;
+  std::int64_t length = positions;
+  if (positions > config_.sequence) {
+    if (long_documents_ == LongDocuments::drop) {
+      ++left_out_;
+      return;
+    }
+    // The sample ends with the last answer's last token: a target whose next token is none.
+    const std::span<const std::uint8_t> learned = shard.learned(begin, positions + 1);
+    length = config_.sequence;
+    const auto ends = [&](std::int64_t at) {
+      return learned[static_cast<std::size_t>(at)] != 0 && learned[static_cast<std::size_t>(at) + 1] == 0;
+    };
+    while (length > 0 && !ends(length)) --length;
+    if (length < shortest_sample) {
+      ++unfit_;
+      return;
+    }
+    ++cut_;
+  }
+  if (length < shortest_sample || shard.first_learned(document) > length) {
+    ++left_out_;
+    return;
+  }
+  side.begins.push_back(first + static_cast<std::uint64_t>(begin));
+  side.lengths.push_back(static_cast<std::uint32_t>(length));
+  longest_ = std::max(longest_, length);
+  const Split split = &side == &train_ ? Split::train : Split::validation;
+  side.samples = side.begins.size();
+  const SamplePictures pictures = this->pictures(split, SampleId(side.samples - 1));
+  max_patches_ = std::max(max_patches_, pictures.patches);
+  if (pictures.images > 0) {
+    ++with_images_;
+    for (const NumberedImage& image : images_of(split, SampleId(side.samples - 1))) {
+      grids_.add(images_->tile_grid(image.image).value_or_throw());
+    }
+  }
+}
+
+std::vector<NumberedImage> PreparedCorpus::images_of(Split split, SampleId sample) const {
+  if (!images_) return {};
+  const Side& from = side(split);
+  const Window at = window(split, sample);
+  const std::size_t number = shard_of(from, at.begin);
+  const PreparedShardFile& shard = from.shards[number];
+  const ImageTable& table = shard.images();
+  const auto begin = static_cast<std::int64_t>(at.begin - from.first[number]);
+  const std::uint64_t document = shard.document_of(begin);
+  const std::uint64_t first = table.first(document), end = table.first(document + 1);
+  if (first == end) return {};
+  std::int64_t rows = INT64_MAX;  // of the images that the sample has
+  if (begin + at.length + 1 < shard.begin(document + 1)) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(at.length));
+    shard.read(begin, tokens);
+    rows = std::ranges::count(tokens, index_.images->image_token);
+  }
+  std::vector<NumberedImage> images;
+  for (std::uint64_t image = first; image < end; ++image) {
+    const PreparedImage each = table.image(image);
+    rows -= each.visual_rows;
+    if (rows < 0) break;
+    images.push_back({static_cast<ImageCache::Key>(from.first_image[number] + image), each, table.place(image)});
+  }
+  return images;
+}
+
+SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
+  SamplePictures sum;
+  for (const NumberedImage& each : images_of(split, sample)) {
+    sum.images += each.image.tiles;
+    sum.patches += each.image.encoder_rows;
+  }
+  return sum;
+}
+
+std::string PreparedCorpus::place_of(Split split, SampleId sample) const {
+  const Side& from = side(split);
+  const std::uint64_t begin = window(split, sample).begin;
+  const std::size_t shard = shard_of(from, begin);
+  const std::vector<PreparedShard>& shards = split == Split::train ? index_.train : index_.validation;
+  return (folder_ / shards[shard].file).string() + ", token " + std::to_string(begin - from.first[shard]);
+}
+
+Error PreparedCorpus::about(Split split, SampleId sample, const Error& error) const {
+  return {error.code, printable(place_of(split, sample)) + ": image " + error.message};
+}
+
+Status PreparedCorpus::prepare(Split split, SampleId sample) const {
+  for (const NumberedImage& image : images_of(split, sample)) {
+    if (const Status ready = images_->prepare(image); !ready) return about(split, sample, ready.error());
+  }
+  return {};
+}
+
+void PreparedCorpus::read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                                   std::span<std::int32_t> places) const {
+  const std::vector<NumberedImage> images = images_of(split, sample);
+  std::int64_t rows = 0, tile = 0;
+  for (const NumberedImage& image : images) rows += image.image.encoder_rows;
+  if (std::ssize(pixels) != rows * patch_columns() || std::ssize(places) != rows * 3) {
+    throw std::invalid_argument(std::to_string(rows) + " patches read into spans of " + std::to_string(pixels.size()) +
+                                " and " + std::to_string(places.size()));
+  }
+  for (const NumberedImage& image : images) {
+    const auto count = static_cast<std::size_t>(image.image.encoder_rows);
+    const std::size_t values = count * static_cast<std::size_t>(patch_columns());
+    const Status read = images_->read(image, tile, pixels.first(values), places.first(count * 3));
+    if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
+    pixels = pixels.subspan(values);
+    places = places.subspan(count * 3);
+    tile += image.image.tiles;
+  }
+}
+
+ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
+  if (!images_) throw std::invalid_argument(folder_.string() + " has no images");
+  const auto length = static_cast<std::size_t>(this->length(split, sample));
+  std::vector<std::int32_t> tokens(length), targets(length);
+  read(split, sample, tokens, targets);
+  const auto first = std::ranges::find_if(targets, [](std::int32_t target) { return target != ignored_target; });
+  const auto end = std::find(first, targets.end(), ignored_target);
+  ConversationView out;
+  out.id = place_of(split, sample);
+  out.prompt.assign(tokens.begin(), tokens.begin() + (first - targets.begin()) + 1);
+  std::vector<std::int32_t> words = out.prompt;
+  std::erase(words, image_token);
+  out.question = decode(words);
+  out.answer = decode(std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
+                                                 static_cast<std::size_t>(end - first)));
+  // Images of later questions follow; the prompt has those before the answer.
+  std::int64_t rows = std::ranges::count(out.prompt, image_token);
+  for (const NumberedImage& image : images_of(split, sample)) {
+    rows -= image.image.visual_rows;
+    if (rows < 0) break;
+    out.pictures.push_back(images_->stored(image));
+  }
+  return out;
+}
+
+std::string PreparedCorpus::decode(std::span<const std::int32_t> written) const {
+  return std::string(trimmed(tokenizer_->decode(written, true)));
 }
 
 void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document,
@@ -137,9 +334,7 @@ std::int64_t PreparedCorpus::length(Split split, SampleId sample) const {
 }
 
 std::string PreparedCorpus::origin(SampleId sample) const {
-  const std::uint64_t begin = window(Split::train, sample).begin;
-  const std::size_t shard = shard_of(train_, begin);
-  return (folder_ / index_.train[shard].file).string() + ", token " + std::to_string(begin - train_.first[shard]);
+  return place_of(Split::train, sample);
 }
 
 std::int64_t PreparedCorpus::targets(Split split, SampleId sample) const {
@@ -161,6 +356,7 @@ void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int
   for (std::size_t at = 0; at < learned.size(); ++at) {
     if (learned[at] == 0) targets[at] = ignored_target;
   }
+  if (images_) std::ranges::replace(tokens, index_.images->image_token, image_token);
   give_back(targets.size() * sizeof(std::int32_t));
 }
 
@@ -202,6 +398,7 @@ DataFingerprint PreparedCorpus::fingerprint() const {
                {"data.sequence", std::to_string(config_.sequence)},
                {"data.packing", stream_ ? "stream" : "documents"},
                {"content", content.text()}});
+  if (index_.images) made["data.processor"] = index_.images->processor_fingerprint;
   return made;
 }
 
@@ -224,7 +421,17 @@ std::string PreparedCorpus::describe() const {
                      " tokens (" + index_.tokenizer + "), " + std::to_string(samples(Split::train)) + " training and " +
                      std::to_string(samples(Split::validation)) + " validation samples of up to " +
                      std::to_string(longest_) + " tokens";
-  if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut to " + std::to_string(config_.sequence) + " tokens";
+  if (images_) {
+    text += ", " + std::to_string(with_images_) + " samples with images of up to " + std::to_string(max_patches_) +
+            " patches a sample (" + printable(index_.images->processor) + ")";
+    if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut after the last answer that fits";
+    if (unfit_ > 0) {
+      text += ", " + std::to_string(unfit_) + " left out (the first answer does not fit " +
+              std::to_string(config_.sequence) + " tokens)";
+    }
+  } else if (cut_ > 0) {
+    text += ", " + std::to_string(cut_) + " cut to " + std::to_string(config_.sequence) + " tokens";
+  }
   if (cut_answers_ > 0) {
     text += " (" + std::to_string(cut_answers_) + " of them " + (cut_answers_ == 1 ? "ends" : "end") +
             " inside of an answer, without its end)";

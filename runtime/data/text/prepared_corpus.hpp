@@ -3,16 +3,22 @@
 //
 // PK-1 (own context): with packing = "documents" all tokens of a sample are from the same document.
 // PK-2 (bounded): the memory of tokens that were read is released; 12 bytes per sample remain.
+// PK-3 (whole turns): with images, a document longer than `sequence` keeps the questions whose answers fit, with their
+//       images. If the first does not fit, the document is left out and counted.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/image/prepared_image_reader.hpp"
 #include "runtime/dataset/prepared_data.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 
@@ -21,8 +27,9 @@ namespace maestro {
 /// concatenated, and a sample is the next `sequence` tokens. Samples without a target are left out and counted.
 class PreparedCorpus final : public Corpus {
  public:
-  /// Uses sequence, packing and long_documents. Throws JobError for a folder without prepared data, with a damaged
-  /// shard or without a training sample, and for conversations with packing = "stream".
+  /// Uses sequence, packing, long_documents, processor and resample_order. Throws JobError for a folder without
+  /// prepared data, with a damaged shard or without a training sample, for conversations with packing = "stream", for
+  /// images with long = "split", and for another processor than the data's.
   PreparedCorpus(std::filesystem::path folder, const DataConfig& config);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples; }
@@ -34,6 +41,21 @@ class PreparedCorpus final : public Corpus {
   [[nodiscard]] std::string describe() const override;
   /// The content covers the checksums of the shards.
   [[nodiscard]] DataFingerprint fingerprint() const override;
+
+  [[nodiscard]] std::int64_t patch_columns() const override { return images_ ? images_->patch_columns() : 0; }
+  [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
+  [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
+  [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
+  /// Throws std::runtime_error that names the image if it was damaged after `prepare` and is not in the cache any more.
+  void read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                     std::span<std::int32_t> places) const override;
+  [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
+
+  /// Returns a sample of a conversation for display; its question is the text of the prompt without special tokens.
+  /// Throws std::out_of_range for an unknown sample, std::invalid_argument for data without images.
+  [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
+  /// Returns the text of tokens that a model wrote, without special tokens.
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> written) const;
 
   [[nodiscard]] const PreparedIndex& index() const { return index_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
@@ -49,7 +71,8 @@ class PreparedCorpus final : public Corpus {
   };
   struct Side {
     std::vector<PreparedShardFile> shards;
-    std::vector<std::uint64_t> first;  ///< first token of each shard in the split, then the number of tokens
+    std::vector<std::uint64_t> first;        ///< first token of each shard in the split, then the number of tokens
+    std::vector<std::uint64_t> first_image;  ///< number of each shard's first image
     std::uint64_t samples = 0;
     std::vector<std::uint64_t> begins;  ///< first token of each sample; empty with packing = "stream"
     std::vector<std::uint32_t> lengths;
@@ -57,10 +80,17 @@ class PreparedCorpus final : public Corpus {
   };
 
   [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
-  [[nodiscard]] Side open_side(const std::vector<PreparedShard>& shards) const;
+  void open_images();
+  void check_processor() const;
+  [[nodiscard]] Side open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const;
   void add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first);
   void add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
+  void add_conversation(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
   void lay_stream(Side& side);
+  /// Returns the images of a sample.
+  [[nodiscard]] std::vector<NumberedImage> images_of(Split split, SampleId sample) const;
+  [[nodiscard]] Error about(Split split, SampleId sample, const Error& error) const;
+  [[nodiscard]] std::string place_of(Split split, SampleId sample) const;
   [[nodiscard]] static std::size_t shard_of(const Side& side, std::uint64_t token);
   [[nodiscard]] Window window(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
@@ -82,6 +112,12 @@ class PreparedCorpus final : public Corpus {
   std::uint64_t cut_answers_ = 0;  // cuts inside an answer: the tokens on both sides are learned
   std::uint64_t split_ = 0;        // samples that do not start their document
   std::uint64_t left_out_ = 0;
+  std::optional<PreparedImageReader> images_;  // absent: texts only
+  std::unique_ptr<Tokenizer> tokenizer_;       // with images, for views
+  PictureGrids grids_;
+  std::int64_t max_patches_ = 0;
+  std::uint64_t with_images_ = 0;              // samples
+  std::uint64_t unfit_ = 0;                    // conversations whose first answer does not fit
   mutable std::atomic<std::size_t> read_ = 0;  // bytes read since memory was last released
 };
 

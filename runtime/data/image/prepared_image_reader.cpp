@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/data/image/prepared_image_reader.hpp"
+
+#include <utility>
+
+#include "runtime/images/encoder_grid.hpp"
+
+namespace maestro {
+
+namespace fs = std::filesystem;
+
+PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, std::size_t cache_bytes)
+    : folder_(std::move(folder)),
+      images_(images),
+      encoder_(read_encoder_grid(folder_ / prepared_processor_folder).value_or_throw()),
+      processor_(read_image_settings(folder_ / prepared_processor_folder, images_.resample_order).value_or_throw(),
+                 encoder_),
+      cache_(cache_bytes) {}
+
+Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
+  Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample);
+  if (!plan || (std::ssize(plan->tiles) == image.tiles && plan->encoder_rows == image.encoder_rows &&
+                plan->visual_rows == image.visual_rows)) {
+    return plan;
+  }
+  return Error{ErrorCode::corrupt, folder_.string() + ": the processor in it has changed; prepare the data again"};
+}
+
+Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) const {
+  const Result<ImagePlan> made = plan(image);
+  if (!made) return made.error();
+  const ImageSize tile = made->tiles.front().size;
+  return PatchGrid{tile.height / encoder_.patch, tile.width / encoder_.patch};
+}
+
+StoredImage PreparedImageReader::stored(const NumberedImage& image) const {
+  const ImageContainer& container = images_.containers[static_cast<std::size_t>(image.place.container)];
+  const std::string& name = image.place.name;
+  if (container.kind == ImageContainer::Kind::folder) return {fs::path(container.path) / name, name};
+  if (container.kind == ImageContainer::Kind::archive) return {container.path, name, image.place.position};
+  return {folder_ / container.path, name, image.place.position, image.image.bytes};
+}
+
+Result<ImageCache::Tiles> PreparedImageReader::load(const NumberedImage& image) const {
+  const Result<std::string> bytes = read_prepared_image(folder_, images_, image.place, image.image.bytes);
+  if (!bytes) return bytes.error();
+  const Result<Image> decoded = decode_image(*bytes, image_name(images_, image.place));
+  if (!decoded) return decoded.error();
+  if (decoded->size() != image.image.size) {
+    return Error{ErrorCode::corrupt, image_name(images_, image.place) +
+                                         " has another size than in the prepared data; "
+                                         "prepare them again"};
+  }
+  const Result<ImagePlan> made = plan(image.image);
+  if (!made) return made.error();
+  return processor_.tiles(*decoded, *made);
+}
+
+Status PreparedImageReader::prepare(const NumberedImage& image) const {
+  return cache_.pin(image.number, [&] { return load(image); });
+}
+
+Status PreparedImageReader::read(const NumberedImage& image, std::int64_t first_tile, std::span<float> pixels,
+                                 std::span<std::int32_t> places) const {
+  const auto tiles = cache_.take(image.number, [&] { return load(image); });
+  if (!tiles) return tiles.error();
+  processor_.rows(**tiles, pixels, places);
+  for (std::size_t at = 0; at < places.size(); at += 3) places[at] += static_cast<std::int32_t>(first_tile);
+  return {};
+}
+
+}  // namespace maestro

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the images of prepared data as rows for a vision encoder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "runtime/data/image/conversation_view.hpp"
+#include "runtime/data/image/image_cache.hpp"
+#include "runtime/data/image/patches.hpp"
+#include "runtime/dataset/image_table.hpp"
+#include "runtime/dataset/prepared_data.hpp"
+#include "runtime/images/image_processor.hpp"
+
+namespace maestro {
+
+/// An image of a split, and its number in the cache.
+struct NumberedImage {
+  ImageCache::Key number = 0;
+  PreparedImage image;
+  ImagePlace place;
+};
+
+/// Thread-safe.
+class PreparedImageReader {
+ public:
+  static constexpr std::size_t default_cache_bytes = std::size_t{1} << 30;
+
+  /// Reads the processor in the folder of prepared data. Throws JobError if it cannot be read.
+  PreparedImageReader(std::filesystem::path folder, const PreparedImages& images,
+                      std::size_t cache_bytes = default_cache_bytes);
+
+  [[nodiscard]] std::int64_t patch_columns() const { return 3 * encoder_.patch * encoder_.patch; }
+  /// Returns the grid of a tile's patches.
+  [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
+  [[nodiscard]] StoredImage stored(const NumberedImage& image) const;
+
+  /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.
+  [[nodiscard]] Status prepare(const NumberedImage& image) const;
+  /// Writes the rows of an image as ImageProcessor::rows(), with tiles from the number `first_tile` on. The spans have
+  /// the image's rows. The error names the image.
+  [[nodiscard]] Status read(const NumberedImage& image, std::int64_t first_tile, std::span<float> pixels,
+                            std::span<std::int32_t> places) const;
+
+ private:
+  [[nodiscard]] Result<ImagePlan> plan(const PreparedImage& image) const;
+  [[nodiscard]] Result<ImageCache::Tiles> load(const NumberedImage& image) const;
+
+  std::filesystem::path folder_;
+  PreparedImages images_;
+  EncoderGrid encoder_;
+  ImageProcessor processor_;
+  mutable ImageCache cache_;  // thread-safe, and does not affect the rows
+};
+
+}  // namespace maestro

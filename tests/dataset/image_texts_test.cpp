@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "runtime/dataset/document_encoder.hpp"
+#include "tests/data/temp_folder.hpp"
+#include "tests/support/one_line.hpp"
+
+namespace maestro::image_texts {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const fs::path references = fs::path(MAESTRO_SOURCE_DIR) / "tests/dataset/references/images";
+
+json read(const fs::path& file) {
+  std::ifstream in(file);
+  return json::parse(in);
+}
+
+/// Returns a document's hash as in record_references.py.
+std::string hash_of(const Document& document) {
+  std::uint64_t value = 0xcbf29ce484222325u;
+  const auto add = [&](std::uint64_t number) { value = (value ^ number) * 0x100000001b3u; };
+  for (std::size_t at = 0; at < document.tokens.size(); ++at) {
+    add(static_cast<std::uint64_t>(document.tokens[at] & 255));
+    add(static_cast<std::uint64_t>(document.tokens[at] >> 8));
+    add(document.learned[at]);
+  }
+  add(256);
+  char text[17];
+  (void)std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+PrepareOptions options_of(const fs::path& folder) {
+  PrepareOptions options;
+  options.tokenizer = folder.string();
+  options.processor = folder;
+  options.chat_template = "auto";
+  return options;
+}
+
+/// Returns a conversation of texts.json as a record.
+Record record_of(const json& messages) {
+  Record record;
+  for (const json& message : messages) {
+    std::string text;
+    for (const json& part : message["content"]) {
+      if (part["type"] == "image") record.image_messages.push_back(record.messages.size());
+      if (part["type"] == "text") text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+    }
+    record.messages.push_back({message["role"], text, json{{"content", message["content"]}}.dump()});
+  }
+  return record;
+}
+
+Result<std::vector<Document>> encode(const DocumentEncoder& encoder, const Record& record,
+                                     const std::vector<ImageSize>& sizes) {
+  std::vector<ImagePlan> plans;
+  for (const ImageSize size : sizes) {
+    plans.push_back(encoder.images()->processor.plan(size, std::ssize(sizes)).value_or_throw());
+  }
+  RowNotes notes;
+  return encoder.encode(record, notes, plans);
+}
+
+/// Returns a model of the references with a file replaced, in a folder for the test.
+fs::path changed(const TempFolder& folder, const std::string& model, const std::string& file,
+                 const std::function<void(json&)>& change) {
+  const fs::path made = folder.path() / model;
+  fs::remove_all(made);
+  fs::copy(references / model, made);
+  json content = read(made / file);
+  change(content);
+  std::ofstream(made / file) << content;
+  return made;
+}
+
+std::string refusal(const fs::path& folder) {
+  try {
+    (void)DocumentEncoder(options_of(folder));
+    return "accepted";
+  } catch (const JobError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find('\n'), text.npos) << text;
+    const std::size_t at = text.find(folder.string());
+    return at == text.npos ? text : text.substr(at + folder.string().size() + 1);
+  }
+}
+
+/// IE-1 and CE-7.
+TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
+  const json texts = read(references / "texts.json");
+  const json& conversations = texts["conversations"];
+  ASSERT_EQ(conversations.size(), 60U);
+  for (const char* model : {"smolvlm", "idefics3", "llava", "llava_onevision"}) {
+    PrepareOptions options = options_of(references / model);
+    const DocumentEncoder encoder(options);
+    for (std::size_t at = 0; at < conversations.size(); ++at) {
+      std::vector<ImageSize> sizes;
+      for (const json& size : conversations[at][1]) sizes.push_back({size[0], size[1]});
+      const auto documents = encode(encoder, record_of(conversations[at][0]), sizes);
+      ASSERT_TRUE(documents) << documents.error().message;
+      ASSERT_EQ(documents->size(), 1U);
+      EXPECT_EQ(documents->front().images, sizes.size());
+      ASSERT_EQ(hash_of(documents->front()), texts[model][at].get<std::string>())
+          << model << ", conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
+    }
+  }
+}
+
+/// Returns the error of a conversation about an image of 60 x 40 pixels, without the names of folders.
+std::string error_of(const fs::path& folder, const std::string& question = "What?") {
+  const DocumentEncoder encoder(options_of(folder));
+  Record record =
+      record_of(json::parse(R"([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": ""}]},
+      {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]}])"));
+  json content = json::parse(record.messages[0].fields);
+  content["content"][1]["text"] = record.messages[0].content = question;
+  record.messages[0].fields = content.dump();
+  const auto documents = encode(encoder, record, {{60, 40}});
+  if (documents) return "accepted";
+  EXPECT_THAT(documents.error().message, IsOneLine());
+  const std::string text = documents.error().message;
+  const std::size_t at = text.find(folder.string());
+  return at == text.npos ? text : text.substr(at + folder.string().size() + 1);
+}
+
+/// IE-2.
+TEST(ImageTexts, other_numbers_of_tokens_than_of_rows_are_refused) {
+  const TempFolder folder;
+  const std::string file = "processor_config.json";
+  const auto with = [&](const char* model, const char* key, const json& value) {
+    return error_of(changed(folder, model, file, [&](json& content) { content[key] = value; }));
+  };
+  EXPECT_EQ(with("smolvlm", "image_seq_len", 5),
+            "processor_config.json: processor and model disagree: an image of 60 x 40 pixels brings 28 rows, but its "
+            "text has 35 places; image_seq_len is 5, and the model makes 4 rows of a tile of 32 x 32 pixels");
+  EXPECT_EQ(with("idefics3", "image_seq_len", nullptr),
+            "processor_config.json: processor and model disagree: an image of 60 x 40 pixels brings 28 rows, but its "
+            "text has 1183 places; image_seq_len is 169 by default, and the model makes 4 rows of a tile of 32 x 32 "
+            "pixels");
+  EXPECT_EQ(with("llava", "num_additional_image_tokens", 0),
+            "processor_config.json: processor and model disagree: an image of 60 x 40 pixels brings 4 rows, but its "
+            "text has 3 places; patch_size is 14, num_additional_image_tokens 0, vision_feature_select_strategy "
+            "default, and the model makes 4 rows of a tile of 28 x 28 pixels");
+  EXPECT_EQ(with("llava", "patch_size", nullptr), "accepted");  // an early file, with which the class cannot count
+  EXPECT_TRUE(with("llava_onevision", "num_image_tokens", 9).find("num_image_tokens is 9") != std::string::npos);
+}
+
+/// IE-3.
+TEST(ImageTexts, keys_that_change_texts_are_refused_by_name) {
+  const TempFolder folder;
+  const auto with = [&](const char* model, const char* file, const char* key, const json& value) {
+    return refusal(changed(folder, model, file, [&](json& content) { content[key] = value; }));
+  };
+  const char* processor = "processor_config.json";
+  EXPECT_EQ(with("smolvlm", processor, "image_tiles", 5),
+            "processor_config.json: image_tiles = 5 is unknown here and may change the model; if it does not, remove "
+            "it");
+  EXPECT_EQ(with("llava_onevision", processor, "vision_aspect_ratio", "anyres_max_9"),
+            "processor_config.json: vision_aspect_ratio = \"anyres_max_9\" differs from the model's anyres_max_2");
+  EXPECT_EQ(with("llava", processor, "image_token", "<picture>"),
+            "processor_config.json: image_token = \"<picture>\" differs from token 800 of config.json, <image>");
+  EXPECT_EQ(with("llava", "config.json", "image_token_index", 9999),
+            "config.json: image token 9999 is not one of the tokenizer's tokens, 801");
+}
+
+TEST(ImageTexts, a_text_that_spells_the_image_token_is_refused) {
+  EXPECT_EQ(error_of(references / "llava", "Is it <image>?"),
+            "the template's text up to messages[1] has 2 places <image> for 1 images; a text that spells it is not a "
+            "place");
+}
+
+/// As LLaVA's; its models stop at the tokenizer's end.
+TEST(ImageTexts, templates_without_an_end_get_the_tokenizers) {
+  const TempFolder folder;
+  const fs::path llava =
+      changed(folder, "llava", "tokenizer_config.json", [](json& keys) { keys["eos_token"] = "</s>"; });
+  const DocumentEncoder encoder(options_of(llava));
+  const Record record = record_of(json::parse(
+      R"([{"role": "user", "content": [{"type": "text", "text": "What?"}]},
+          {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]}])"));
+  const auto documents = encode(encoder, record, {});
+  ASSERT_TRUE(documents) << documents.error().message;
+  EXPECT_EQ(encoder.tokenizer().decode(documents->front().tokens), "<s> USER: What? ASSISTANT: A cat. </s>");
+  EXPECT_EQ(documents->front().learned.back(), 1);
+}
+
+/// A template that only reads texts gets a placeholder and a newline for each image.
+TEST(ImageTexts, templates_without_parts_receive_placeholders) {
+  const TempFolder folder;
+  PrepareOptions options = options_of(references / "llava");
+  options.chat_template =
+      folder.write("t.jinja", "{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}").string();
+  const DocumentEncoder encoder(options);
+  const Record record = record_of(json::parse(
+      R"([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]},
+          {"role": "assistant", "content": [{"type": "text", "text": "A cat."}]}])"));
+  const auto documents = encode(DocumentEncoder(options), record, {{60, 40}});
+  ASSERT_TRUE(documents) << documents.error().message;
+  EXPECT_EQ(encoder.tokenizer().decode(documents->front().tokens),
+            "<s> [<image><image><image><image> \nWhat?][A cat.]");
+}
+
+}  // namespace
+}  // namespace maestro::image_texts

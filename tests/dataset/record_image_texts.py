@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Records the tokens that transformers' processors make from conversations about images, for image_texts_test.cpp.
+
+Needs `transformers`, `tokenizers` and `Pillow` from PyPI; run from anywhere: tests/dataset/record_image_texts.py
+Writes, for each model in MODELS, references/images/MODEL: config.json, processor_config.json, tokenizer.json,
+tokenizer_config.json and chat_template.jinja as transformers saves them, and references/images/texts.json: the
+conversations with their images' sizes, and for each model and conversation a hash of the document's ids and targets.
+The ids are from `processor.apply_chat_template(tokenize=True)`; the targets follow the prefix rule, implemented here a
+second time on texts whose images have the texts of the complete conversation. Files of SmolVLM name SmolVLMProcessor,
+but Idefics3Processor, which writes the same texts, records them: the former needs a reader of videos.
+"""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import transformers
+from PIL import Image
+from tokenizers import AddedToken, Tokenizer
+from transformers import (CLIPVisionConfig, Idefics3Config, Idefics3Processor, LlamaConfig, LlavaConfig,
+                          LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PreTrainedTokenizerFast,
+                          Qwen2Config, SiglipVisionConfig, SmolVLMConfig)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+
+from record_references import common, hash_of, text
+
+TESTS = Path(__file__).resolve().parents[1]
+REFERENCES = Path(__file__).resolve().parent / "references" / "images"
+CONVERSATIONS = 60
+
+SMOLVLM = ("<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
+           "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
+           "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
+           "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n"
+           "{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}")
+BORDERS = ("{% for message in messages %}{{ message.role + '\n' }}{% for part in message.content %}"
+           "{% if part.type == 'image' %}{{ '\n<image>\n' }}{% else %}{{ part.text }}{% endif %}{% endfor %}"
+           "<end_of_utterance>{% endfor %}{% if add_generation_prompt %}{{ 'assistant\n' }}{% endif %}")
+IMAGES_FIRST = ("{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}%s{% endfor %}"
+                "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}%s{% endfor %}")
+LLAVA = ("{% for message in messages %}{% if message['role'] != 'system' %}{{ message['role'].upper() + ': '}}"
+         "{% endif %}" + IMAGES_FIRST.replace("%s", "{{ '<image>\n' }}", 1).replace("%s", "{{ content['text'] + ' ' }}")
+         + "{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}")
+ONEVISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+             + IMAGES_FIRST.replace("%s", "{{ '<image>' }}", 1).replace("%s", "{{ content['text'] }}")
+             + "{{'<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+def tokenizer_of(name, special, bos, eos):
+    made = Tokenizer.from_file(str(TESTS / "tokenizer" / "references" / f"{name}.json"))
+    made.add_special_tokens([AddedToken(each, special=True, normalized=False) for each in special])
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token=bos, eos_token=eos)
+
+
+def tags():
+    return [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+
+
+def tagged(kind, name, template):
+    special = ["<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>", "<|im_start|>", *tags()]
+    tokenizer = tokenizer_of(name, special, "<|im_start|>", "<end_of_utterance>")
+    images = Idefics3ImageProcessorPil(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
+    processor = Idefics3Processor(images, tokenizer, image_seq_len=4, chat_template=template)
+    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 32, "patch_size": 8}
+    config = kind(vision_config=vision, scale_factor=2, image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+                  text_config=LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+                                          num_attention_heads=2, num_key_value_heads=2, vocab_size=len(tokenizer)))
+    return processor, config
+
+
+def llava():
+    tokenizer = tokenizer_of("llama2", ["<image>"], "<s>", None)  # LLaVA's template writes no end
+    images = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    processor = LlavaProcessor(images, tokenizer, patch_size=14, vision_feature_select_strategy="default",
+                               num_additional_image_tokens=1, chat_template=LLAVA)
+    vision = CLIPVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                              image_size=28, patch_size=14)
+    words = LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                        vocab_size=len(tokenizer))
+    return processor, LlavaConfig(vision_config=vision, text_config=words,
+                                  image_token_index=tokenizer.convert_tokens_to_ids("<image>"))
+
+
+def onevision():
+    tokenizer = tokenizer_of("qwen2", ["<image>", "<|im_start|>", "<|im_end|>"], None, "<|im_end|>")
+    grids = [[28 * row, 28 * column] for row in range(1, 4) for column in range(1, 4)]
+    images = LlavaOnevisionImageProcessorPil(size={"height": 28, "width": 28}, image_grid_pinpoints=grids)
+    LlavaOnevisionProcessor.check_argument_for_proper_class = lambda self, name, argument: type(argument)
+    processor = LlavaOnevisionProcessor(images, tokenizer, None, num_image_tokens=16, chat_template=ONEVISION,
+                                        vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_2")
+    LlavaOnevisionProcessor.get_attributes = classmethod(lambda cls: ["image_processor", "tokenizer"])
+    vision = SiglipVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                                image_size=28, patch_size=7)
+    words = Qwen2Config(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                        num_key_value_heads=2, vocab_size=len(tokenizer))
+    return processor, LlavaOnevisionConfig(
+        vision_config=vision, text_config=words, image_token_index=tokenizer.convert_tokens_to_ids("<image>"), image_grid_pinpoints=grids,
+        vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_2")
+
+
+MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
+          "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision}
+
+
+def conversation(source):
+    """Returns messages with parts, and the sizes of 0 to 4 images."""
+    messages, sizes = [], []
+    if source.random() < 0.3:
+        messages.append({"role": "system", "content": [{"type": "text", "text": text(source, 8)}]})
+    images = source.choice([0, 1, 1, 1, 2, 3, 4])
+    for _ in range(source.choice([1, 1, 2, 3])):
+        parts = [{"type": "text", "text": text(source, 12)}]
+        while images > 0 and source.random() < 0.7:
+            images -= 1
+            sizes.append([source.choice([8, 20, 28, 33, 60, 90, 130]) + source.randint(0, 9) for _ in range(2)])
+            parts.insert(source.randint(0, len(parts)), {"type": "image"})
+            if source.random() < 0.3:
+                parts.append({"type": "text", "text": text(source, 4)})
+        messages.append({"role": "user", "content": parts})
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": text(source, 12)}]})
+    return messages, sizes
+
+
+def rendered(processor, messages, prompt):
+    return processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
+
+
+def ids_of(processor, written):
+    tokenizer = processor.tokenizer
+    begins = tokenizer.bos_token is not None and written.startswith(tokenizer.bos_token)
+    return tokenizer(written, add_special_tokens=not begins)["input_ids"]
+
+
+def document(processor, messages, sizes):
+    images = [Image.new("RGB", tuple(size)) for size in sizes]
+    filled = iter(images)
+    given = [{**message, "content": [{"type": "image", "image": next(filled)} if part["type"] == "image" else part
+                                     for part in message["content"]]} for message in messages]
+    texts, replace = [], processor.get_text_with_replacements
+
+    def record(written, images_replacements=(), *others, **named):
+        texts.extend(images_replacements)
+        return replace(written, images_replacements, *others, **named)
+
+    processor.get_text_with_replacements = record
+    ids = processor.apply_chat_template(given, tokenize=True, return_dict=True)["input_ids"]
+    processor.get_text_with_replacements = replace
+    ids = [int(token) for token in (ids[0] if isinstance(ids[0], list) or hasattr(ids[0], "tolist") else ids)]
+    written = rendered(processor, messages, False)
+
+    def expanded(part):
+        pieces = part.split(processor.image_token)
+        return "".join(piece + after for piece, after in zip(pieces, [*texts[:len(pieces) - 1], ""]))
+
+    assert ids == ids_of(processor, expanded(written)), (messages, sizes)
+    learned = [0] * len(ids)
+    for at, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        before, until = rendered(processor, messages[:at], True), rendered(processor, messages[:at + 1], False)
+        if not until.startswith(before) or not written.startswith(until):
+            return None
+        first, end = (common(ids, ids_of(processor, expanded(each))) for each in (before, until))
+        learned[first:len(ids) if until == written else end] = [1] * ((len(ids) if until == written else end) - first)
+    return ids, learned
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    source = random.Random(14)
+    conversations = [conversation(source) for _ in range(CONVERSATIONS)]
+    lines = [f'"conversations": [\n' + ",\n".join(json.dumps(each, ensure_ascii=False) for each in conversations) + "]"]
+    for name, make in MODELS.items():
+        processor, config = make()
+        folder = REFERENCES / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        processor.save_pretrained(folder)
+        config.save_pretrained(folder)
+        tokens = json.loads((folder / "tokenizer.json").read_text())
+        (folder / "tokenizer.json").write_text(json.dumps(tokens, ensure_ascii=False, separators=(",", ":")))
+        if name == "smolvlm":
+            keys = json.loads((folder / "processor_config.json").read_text())
+            keys["processor_class"] = "SmolVLMProcessor"
+            keys["image_processor"]["image_processor_type"] = "SmolVLMImageProcessor"
+            (folder / "processor_config.json").write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n")
+        made = [document(processor, *each) for each in conversations]
+        lines.append(f'"{name}": ' + json.dumps(["refused" if each is None else hash_of([each]) for each in made]))
+        print(name, len(tokens["added_tokens"]), sum(each is None for each in made), [len(each[0]) for each in made if each][:9])
+    (REFERENCES / "texts.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
