@@ -19,6 +19,38 @@ MixedCorpus::MixedCorpus(std::vector<MixedPart> parts) : parts_(std::move(parts)
                    printable(part.corpus->index().tokenizer) + ", but [data.mix." + parts_.front().name + "] with " +
                    printable(parts_.front().corpus->index().tokenizer) + "; prepare both with the same");
   }
+  check_processors();
+}
+
+void MixedCorpus::check_processors() const {
+  const MixedPart* first = nullptr;
+  for (const MixedPart& part : parts_) {
+    const auto& images = part.corpus->index().images;
+    if (!images) continue;
+    if (first == nullptr) first = &part;
+    if (images->processor_fingerprint == first->corpus->index().images->processor_fingerprint) continue;
+    throw JobError("[data.mix." + part.name + "] was prepared with the processor " + printable(images->processor) +
+                   ", but [data.mix." + first->name + "] with " +
+                   printable(first->corpus->index().images->processor) + "; prepare both with the same");
+  }
+}
+
+std::int64_t MixedCorpus::patch_columns() const {
+  std::int64_t columns = 0;
+  for (const MixedPart& part : parts_) columns = std::max(columns, part.corpus->patch_columns());
+  return columns;
+}
+
+std::int64_t MixedCorpus::max_patches() const {
+  std::int64_t most = 0;
+  for (const MixedPart& part : parts_) most = std::max(most, part.corpus->max_patches());
+  return most;
+}
+
+PictureGrids MixedCorpus::picture_grids() const {
+  PictureGrids sum;
+  for (const MixedPart& part : parts_) sum.add(part.corpus->picture_grids());
+  return sum;
 }
 
 std::uint64_t MixedCorpus::samples(Split split) const {

@@ -35,6 +35,22 @@ class MixedCorpus final : public Corpus {
   }
   [[nodiscard]] std::int64_t max_length() const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
+  [[nodiscard]] std::int64_t patch_columns() const override;
+  [[nodiscard]] std::int64_t max_patches() const override;
+  [[nodiscard]] PictureGrids picture_grids() const override;
+  [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override {
+    const Place at = place(split, sample);
+    return at.corpus->pictures(split, at.sample);
+  }
+  void read_pictures(Split split, SampleId sample, std::span<float> pixels,
+                     std::span<std::int32_t> places) const override {
+    const Place at = place(split, sample);
+    at.corpus->read_pictures(split, at.sample, pixels, places);
+  }
+  [[nodiscard]] Status prepare(Split split, SampleId sample) const override {
+    const Place at = place(split, sample);
+    return at.corpus->prepare(split, at.sample);
+  }
   [[nodiscard]] std::int64_t vocabulary() const override { return parts_.front().corpus->vocabulary(); }
   [[nodiscard]] std::string own_tokenizer() const override { return parts_.front().corpus->own_tokenizer(); }
   [[nodiscard]] std::string describe() const override;
@@ -47,6 +63,7 @@ class MixedCorpus final : public Corpus {
     SampleId sample;
     std::uint32_t part;
   };
+  void check_processors() const;
   /// Returns the part with the sample. Throws std::out_of_range for an unknown sample.
   [[nodiscard]] Place place(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,

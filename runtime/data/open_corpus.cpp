@@ -148,11 +148,20 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
       throw JobError("[data.mix." + printable(part.name) + "] path: " + problem.what(), problem.code());
     }
   }
+  const bool images = std::ranges::any_of(
+      parts, [](const MixedPart& part) { return part.corpus->index().images.has_value(); });
+  if (!images && !config.processor.empty()) {
+    throw JobError("[data] processor has no effect: no source of [data.mix] was prepared with images");
+  }
   return std::make_unique<MixedCorpus>(std::move(parts));
 }
 
 /// Throws for settings of rows, which plain text would silently ignore.
 void refuse_settings_of_rows(const DataConfig& config) {
+  if (!config.processor.empty()) {
+    throw JobError("[data] processor reads conversations about images, but " + printable(config.path) +
+                   " is a text; remove the key");
+  }
   const bool given = config.packing != Packing::automatic || config.long_documents != LongDocuments::automatic ||
                      !config.text_column.empty() || config.max_bad_samples > 0;
   if (!given) return;
@@ -168,6 +177,8 @@ ExpectedRows expected_rows(DataKind kind) {
       return ExpectedRows::chat;
     case DataKind::parquet:
       return ExpectedRows::parquet;
+    case DataKind::llava:
+      return ExpectedRows::any;
     default:
       return ExpectedRows::webdataset;
   }
@@ -177,6 +188,10 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   PrepareOptions options;
   options.inputs = {config.path};
   options.tokenizer = config.tokenizer;
+  options.processor = config.processor;
+  options.images = config.images;
+  options.resample_order =
+      config.resample_order == ResampleOrder::horizontal ? PassOrder::horizontal : PassOrder::pillow13;
   options.text_column = config.text_column;
   options.begin_of_text = config.begin_of_text;
   options.chat_template = config.chat_template;
@@ -187,6 +202,7 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.validation_fraction = config.validation_fraction;
   options.jobs = std::max(1U, std::thread::hardware_concurrency());
   options.max_bad = static_cast<std::uint64_t>(config.max_bad_samples);
+  if (!options.processor.empty() && config.kind == DataKind::text) options.expected = ExpectedRows::any;
   return open_prepared(prepare_once(options, config.work_folder, note), config, note);
 }
 
@@ -226,6 +242,7 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
       if (!config.mix.empty()) return open_mix(config, note);
       return open_prepared(config.path, config, note);
     case DataKind::llava:
+      if (!config.processor.empty()) return open_rows(config, note);
       return std::make_unique<LlavaCorpus>(config);
     case DataKind::synthetic:
       return std::make_unique<SyntheticCorpus>(synthetic_text(config, seed));

@@ -236,7 +236,9 @@ class Preparation {
   }
   void finish_shards();
   [[nodiscard]] ShardWriter writer(const char* split) const {
-    return ShardWriter({folder_, split, index_.vocabulary, index_.conversations, index_.images.has_value()});
+    ShardWriterOptions made{folder_, split, index_.vocabulary, index_.conversations};
+    made.images = index_.images.has_value();
+    return ShardWriter(std::move(made));
   }
   [[noreturn]] void throw_too_many_bad() const;
   void report_left_out() const;

@@ -18,9 +18,9 @@ struct ShardWriterOptions {
   std::string split;  ///< "train"
   std::int64_t vocabulary = 0;
   bool conversations = false;
-  bool images = false;  ///< documents have images
   std::uint64_t shard_tokens = std::uint64_t{16}
                                << 20;  ///< size at which a shard ends, with the document that reaches it
+  bool images = false;  ///< documents have images
 };
 
 /// Writes shards; holds the tokens of one shard. One thread.

@@ -140,7 +140,7 @@ struct DataConfig {
   std::int64_t vocabulary = 256;        ///< tokens of the synthetic corpus; bytes have 256
   double max_file_mb = 4;               ///< limit for text files in a folder; larger files are left out; 10^6 bytes
   double validation_fraction = 0.1;     ///< last part of the corpus, never trained on
-  std::string images;                   ///< kind = "llava": folder of the images; empty: "images" next to the file
+  std::string images;                   ///< folder of the images of rows; empty: "images" next to the file
   std::string processor;                ///< folder of the model whose processor reads images; empty: none
   ResampleOrder resample_order = ResampleOrder::automatic;
   std::string validation_path;          ///< kind = "llava": separate file for validation; empty: a fraction

@@ -23,7 +23,7 @@ void refuse_for_kind(const JobTable& data, DataKind kind, std::initializer_list<
 }
 
 void check_pictures(const JobTable& data, const DataConfig& read) {
-  const bool llava = read.kind == DataKind::llava;
+  const bool llava = read.kind == DataKind::llava && read.processor.empty();
   const bool noise = read.kind == DataKind::synthetic_images;
   if ((llava || noise) && read.image_size % read.patch != 0) {
     data.fail_among({"image_size", "patch"},
@@ -41,20 +41,51 @@ void check_pictures(const JobTable& data, const DataConfig& read) {
   }
 }
 
+/// Reads the keys of a model's processor.
+void read_processor(const JobTable& data, DataConfig& out) {
+  if (is_generated(out.kind)) {
+    refuse_for_kind(data, out.kind, {"processor", "resample_order"},
+                    "\"chat\", \"parquet\", \"webdataset\", \"llava\", \"text\" and \"prepared\"");
+  }
+  out.processor =
+      read_model(data, "processor", out.processor,
+                 {"conversations about images: a model's folder or its name on the hub, whose image processor cuts the "
+                  "images and whose tokens stand for them; prepared: checked against the data; absent: no images, or "
+                  "those of `patch` (llava)"});
+  const bool prepared = out.kind == DataKind::prepared;
+  if (data.has("resample_order") && out.processor.empty() && !prepared) {
+    data.fail("resample_order", "needs data.processor, whose images it resizes");
+  }
+  out.resample_order =
+      data.choice("resample_order", out.resample_order, resample_order_names,
+                  {"the order of passes when images are resized: pillow13 (as Pillow 13), horizontal (as Pillow up to "
+                   "12, and torchvision); auto: pillow13, or as prepared"});
+  if (out.processor.empty()) return;
+  for (const char* key : {"patch", "image_size", "max_image_size"}) {
+    if (!data.has(key)) continue;
+    data.fail(key, "has no effect: the images are cut by the processor of data.processor = \"" +
+                       printable(out.processor) + "\"");
+  }
+  if (!prepared && out.tokenizer.empty()) out.tokenizer = out.processor;
+}
+
 /// Reads the keys of corpora with images.
 void read_pictures(const JobTable& data, DataConfig& out) {
   constexpr std::int64_t largest = 16384;  // side of the largest readable image, runtime/images/image.hpp
   const bool llava = out.kind == DataKind::llava;
   const bool noise = out.kind == DataKind::synthetic_images;
+  const bool own_rows = !out.processor.empty() && out.kind != DataKind::prepared;
   if (!llava) {
-    refuse_for_kind(data, out.kind, {"images", "validation_path", "max_image_size"}, "\"llava\"");
+    if (!own_rows) refuse_for_kind(data, out.kind, {"images"}, "\"llava\", or to rows with data.processor");
+    refuse_for_kind(data, out.kind, {"validation_path", "max_image_size"}, "\"llava\"");
   }
   if (!noise) refuse_for_kind(data, out.kind, {"image_share"}, "\"synthetic_images\"");
   if (!llava && !noise) {
     refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
   }
   out.images = data.text("images", out.images,
-                         {"llava: the folder of the images (PNG, JPEG, WebP); empty: `images` next to the file"});
+                         {"llava, and rows with `processor`: the folder of the images (PNG, JPEG, WebP); empty: `images` "
+                          "next to the file"});
   out.validation_path = data.text("validation_path", out.validation_path,
                                   {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
   out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
@@ -69,6 +100,9 @@ void read_pictures(const JobTable& data, DataConfig& out) {
   out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
                                 {"synthetic_images: the share of samples with an image"});
   check_pictures(data, out);
+  if (own_rows && !out.validation_path.empty()) {
+    data.fail("validation_path", "does not apply with data.processor, whose rows are split by validation_fraction");
+  }
 }
 
 /// Returns the points of a survival function.
@@ -125,8 +159,10 @@ void read_lengths(const JobTable& data, DataConfig& out) {
 }
 
 /// Returns whether the kind may have rows that are prepared; for texts this depends on the files.
-bool has_rows(DataKind kind) {
-  return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet || kind == DataKind::webdataset;
+bool has_rows(const DataConfig& data) {
+  const DataKind kind = data.kind;
+  return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet ||
+         kind == DataKind::webdataset || (kind == DataKind::llava && !data.processor.empty());
 }
 
 void check_teachers(const JobTable& source, const std::vector<std::string>& teachers) {
@@ -164,7 +200,7 @@ std::vector<MixedData> read_mix(const JobTable& data) {
 
 /// Reads the keys of rows and of prepared data.
 void read_rows(const JobTable& data, DataConfig& out) {
-  const bool rows = has_rows(out.kind);
+  const bool rows = has_rows(out);
   const bool prepared = out.kind == DataKind::prepared;
   if (!rows && !prepared) {
     refuse_for_kind(data, out.kind, {"packing", "long"},
@@ -220,7 +256,7 @@ void read_rows(const JobTable& data, DataConfig& out) {
 /// Reads the keys of texts.
 void read_texts(const JobTable& data, DataConfig& out) {
   if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"as_text"}, "\"text\"");
-  if (!has_rows(out.kind) && out.kind != DataKind::llava) {
+  if (!has_rows(out) && out.kind != DataKind::llava) {
     refuse_for_kind(data, out.kind, {"begin_of_text"},
                     "\"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"" +
                         std::string(out.kind == DataKind::prepared ? "; `maestro prepare` has settled it" : ""));
@@ -290,6 +326,7 @@ DataConfig read_data(const JobTable& data) {
       data.number("max_file_mb", out.max_file_mb, positive, {"text: larger files of a folder are left out", "MB"});
   out.validation_fraction = data.number("validation_fraction", out.validation_fraction, proper_fraction,
                                         {"the last part of the corpus, kept for validation"});
+  read_processor(data, out);
   read_texts(data, out);
   read_rows(data, out);
   read_pictures(data, out);

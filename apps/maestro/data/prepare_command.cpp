@@ -21,6 +21,9 @@ namespace {
 struct PrepareArguments {
   std::vector<std::string> files;
   std::string tokenizer;
+  std::string model;
+  std::string images;
+  std::string resample_order = "pillow13";
   std::string out;
   bool as_text = false;
   bool no_begin_of_text = false;
@@ -71,8 +74,17 @@ class Meter {
 PrepareOptions prepare_options(const PrepareArguments& arguments) {
   PrepareOptions options;
   options.inputs.assign(arguments.files.begin(), arguments.files.end());
-  options.tokenizer =
-      arguments.tokenizer == "bytes" ? arguments.tokenizer : find_model(arguments.tokenizer).value_or_throw();
+  if (!arguments.model.empty()) options.processor = find_model(arguments.model).value_or_throw();
+  if (arguments.model.empty() && arguments.tokenizer.empty()) {
+    throw JobError("prepare: give --tokenizer, or --model for conversations about images");
+  }
+  if (arguments.model.empty() && !arguments.images.empty()) {
+    throw JobError("prepare: --images has no effect without --model, whose processor reads images");
+  }
+  const std::string& tokenizer = arguments.tokenizer.empty() ? arguments.model : arguments.tokenizer;
+  options.tokenizer = tokenizer == "bytes" ? tokenizer : find_model(tokenizer).value_or_throw();
+  options.images = arguments.images;
+  options.resample_order = arguments.resample_order == "horizontal" ? PassOrder::horizontal : PassOrder::pillow13;
   options.text_column = arguments.field;
   options.as_text = arguments.as_text;
   options.begin_of_text = !arguments.no_begin_of_text;
@@ -120,8 +132,17 @@ void add_prepare(Commands& commands) {
       ->required();
   command
       .add_option("--tokenizer", arguments.tokenizer,
-                  "a model's folder or its name in the hub's cache, its tokenizer file, or bytes")
-      ->required();
+                  "a model's folder or its name in the hub's cache, its tokenizer file, or bytes (default: --model)");
+  command.add_option("--model", arguments.model,
+                     "conversations about images: a model's folder or its name in the hub's cache, whose image "
+                     "processor cuts the images");
+  command.add_option("--images", arguments.images,
+                     "the folder of images that rows name (default: images next to each file)");
+  command
+      .add_option("--resample-order", arguments.resample_order,
+                  "the order of passes when images are resized: pillow13 (default), or horizontal for Pillow up to 12 "
+                  "and torchvision")
+      ->transform(CLI::IsMember({"pillow13", "horizontal"}));
   command.add_option("--out", arguments.out, "the folder for the prepared data; it must not exist yet")->required();
   command.add_flag("--as-text", arguments.as_text, "files are plain text, whatever their names and first characters");
   command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,

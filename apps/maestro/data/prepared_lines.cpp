@@ -39,6 +39,10 @@ std::string prepared_lines(const PreparedIndex& index) {
     text += "  source      and " + std::to_string(index.sources.size() - sources_listed) + " more\n";
   }
   text += "  tokenizer   " + printable(index.tokenizer) + ": " + std::to_string(index.vocabulary) + " tokens\n";
+  if (index.images) {
+    text += "  processor   " + printable(index.images->processor) + ", " +
+            std::to_string(index.images->containers.size()) + " folders or files with images\n";
+  }
   const std::string begin = index.begin_of_text().value_or("");
   if (index.holds_texts() && !begin.empty()) text += "  texts       begin with " + printable(begin) + "\n";
   text += split_line("training    ", index.train, index) + "\n" + split_line("validation  ", index.validation, index);

@@ -36,6 +36,13 @@ void PictureGrids::add(const PatchGrid& grid) {
   columns = std::max(columns, grid.columns);
 }
 
+void PictureGrids::add(const PictureGrids& others) {
+  one_width = one_width && others.one_width && (columns == 0 || others.columns == 0 || columns == others.columns);
+  if (others.largest.patches() > largest.patches()) largest = others.largest;
+  rows = std::max(rows, others.rows);
+  columns = std::max(columns, others.columns);
+}
+
 PatchGrid patch_grid(ImageSize size, const PatchSettings& settings) {
   const std::int64_t longer = std::max(size.width, size.height);
   const std::int64_t wanted = settings.image_size > 0 ? settings.image_size : std::min(longer, settings.max_image_size);

@@ -36,7 +36,7 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
     long_documents_ = index_.conversations ? LongDocuments::cut : LongDocuments::split;
   }
   if (index_.images) open_images();
-  if (!index_.images && !config.processor.empty()) {
+  if (!index_.images && !config.processor.empty() && config.mix.empty()) {
     throw JobError(where + " was prepared without images, so data.processor has no effect; prepare it with --model " +
                    printable(config.processor));
   }
