@@ -67,6 +67,7 @@ void add_keys(Commands& commands);
 void add_tokenize(Commands& commands);
 void add_prepare(Commands& commands);
 void add_data(Commands& commands);
+void add_look(Commands& commands);
 void add_samples(Commands& commands);
 void add_replay(Commands& commands);
 void add_card(Commands& commands);

@@ -28,10 +28,10 @@ void hold_signals(int, char**, char**) {
 
 /// The commands, in the order of --help.
 constexpr void (*add_commands[])(Commands&) = {
-    add_train,   add_check,   add_distill,  add_vlm,      add_simulate, add_what_if, add_fleet,      add_emulate,
-    add_teach,   add_export,  add_keys,     add_tokenize, add_prepare,  add_data,    add_samples,    add_replay,
-    add_card,    add_compare, add_generate, add_runs,     add_control,  add_plan,    add_profile,    add_watch,
-    add_metrics, add_join,    add_help,     add_sections, add_new,      add_schema,  add_completion,
+    add_train,  add_check,   add_distill, add_vlm,      add_simulate, add_what_if, add_fleet,  add_emulate,
+    add_teach,  add_export,  add_keys,    add_tokenize, add_prepare,  add_data,    add_look,   add_samples,
+    add_replay, add_card,    add_compare, add_generate, add_runs,     add_control, add_plan,   add_profile,
+    add_watch,  add_metrics, add_join,    add_help,     add_sections, add_new,     add_schema, add_completion,
 };
 
 int run(int argc, char** argv, Console& console) {

@@ -30,8 +30,8 @@ void MixedCorpus::check_processors() const {
     if (first == nullptr) first = &part;
     if (images->processor_fingerprint == first->corpus->index().images->processor_fingerprint) continue;
     throw JobError("[data.mix." + part.name + "] was prepared with the processor " + printable(images->processor) +
-                   ", but [data.mix." + first->name + "] with " +
-                   printable(first->corpus->index().images->processor) + "; prepare both with the same");
+                   ", but [data.mix." + first->name + "] with " + printable(first->corpus->index().images->processor) +
+                   "; prepare both with the same");
   }
 }
 
@@ -47,9 +47,15 @@ std::int64_t MixedCorpus::max_patches() const {
   return most;
 }
 
+std::int64_t MixedCorpus::max_visual() const {
+  std::int64_t most = 0;
+  for (const MixedPart& part : parts_) most = std::max(most, part.corpus->max_visual());
+  return most;
+}
+
 PictureGrids MixedCorpus::picture_grids() const {
   PictureGrids sum;
-  for (const MixedPart& part : parts_) sum.add(part.corpus->picture_grids());
+  for (const MixedPart& part : parts_) sum.merge(part.corpus->picture_grids());
   return sum;
 }
 

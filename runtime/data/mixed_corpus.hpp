@@ -37,6 +37,7 @@ class MixedCorpus final : public Corpus {
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t patch_columns() const override;
   [[nodiscard]] std::int64_t max_patches() const override;
+  [[nodiscard]] std::int64_t max_visual() const override;
   [[nodiscard]] PictureGrids picture_grids() const override;
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override {
     const Place at = place(split, sample);

@@ -51,18 +51,35 @@ std::string length_line(const std::vector<PreparedShardFile>& shards) {
   return line;
 }
 
+/// Returns the text of tokens; runs of an image's tokens are counted.
+std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer, const PreparedIndex& index) {
+  if (!index.images) return tokenizer.decode(tokens);
+  const std::int32_t image = index.images->image_token;
+  std::string text;
+  for (std::size_t first = 0; first < tokens.size();) {
+    std::size_t end = first + 1;
+    while (end < tokens.size() && (tokens[end] == image) == (tokens[first] == image)) ++end;
+    const std::size_t count = tokens[first] == image ? 1 : end - first;
+    text += tokenizer.decode(tokens.subspan(first, count));
+    if (tokens[first] == image) text += " (" + std::to_string(end - first) + " times)";
+    first = end;
+  }
+  return text;
+}
+
 /// Returns a document's text, with » and « around the learned parts.
-std::string marked(const PreparedShardFile& shard, std::uint64_t document, const Tokenizer& tokenizer) {
+std::string marked(const PreparedShardFile& shard, std::uint64_t document, const Tokenizer& tokenizer,
+                   const PreparedIndex& index) {
   const std::int64_t begin = shard.begin(document);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(shard.begin(document + 1) - begin));
   shard.read(begin, tokens);
   const std::span<const std::uint8_t> learned = shard.learned(begin, std::ssize(tokens));
-  if (learned.empty()) return tokenizer.decode(tokens);
+  if (learned.empty()) return text_of(tokens, tokenizer, index);
   std::string text;
   for (std::size_t first = 0; first < tokens.size();) {
     std::size_t end = first;
     while (end < tokens.size() && learned[end] == learned[first]) ++end;
-    const std::string part = tokenizer.decode(std::span(tokens).subspan(first, end - first));
+    const std::string part = text_of(std::span(tokens).subspan(first, end - first), tokenizer, index);
     text += learned[first] != 0 ? "\u00bb" + part + "\u00ab" : part;
     first = end;
   }
@@ -94,7 +111,7 @@ int run_data(const DataArguments& arguments, Console& console) {
       const std::string from = source < index.sources.size() ? index.sources[source].path : "?";
       PrintedLine() << "--- document " << skipped - 1 << ", " << shard.begin(at + 1) - shard.begin(at) << " tokens, of "
                     << from;
-      print_foreign_text(marked(shard, at, *tokenizer) + "\n");
+      print_foreign_text(marked(shard, at, *tokenizer, index) + "\n");
       ++shown;
     }
   }

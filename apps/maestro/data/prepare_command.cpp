@@ -130,9 +130,9 @@ void add_prepare(Commands& commands) {
       .add_option("files", arguments.files,
                   "files and folders: text, JSON Lines, JSON lists, tar archives (WebDataset), also compressed")
       ->required();
-  command
-      .add_option("--tokenizer", arguments.tokenizer,
-                  "a model's folder or its name in the hub's cache, its tokenizer file, or bytes (default: --model)");
+  command.add_option(
+      "--tokenizer", arguments.tokenizer,
+      "a model's folder or its name in the hub's cache, its tokenizer file, or bytes (default: --model)");
   command.add_option("--model", arguments.model,
                      "conversations about images: a model's folder or its name in the hub's cache, whose image "
                      "processor cuts the images");

@@ -36,7 +36,7 @@ void PictureGrids::add(const PatchGrid& grid) {
   columns = std::max(columns, grid.columns);
 }
 
-void PictureGrids::add(const PictureGrids& others) {
+void PictureGrids::merge(const PictureGrids& others) {
   one_width = one_width && others.one_width && (columns == 0 || others.columns == 0 || columns == others.columns);
   if (others.largest.patches() > largest.patches()) largest = others.largest;
   rows = std::max(rows, others.rows);

@@ -29,7 +29,7 @@ struct PictureGrids {
   std::int64_t columns = 0;  ///< most columns of any grid
   bool one_width = true;     ///< true: all grids have equally many columns
   void add(const PatchGrid& grid);
-  void add(const PictureGrids& others);
+  void merge(const PictureGrids& others);
 };
 
 /// Returns the grid of an image of this size, at least 1 patch a side. The aspect is kept as well as patches allow:

@@ -38,7 +38,8 @@ StoredImage PreparedImageReader::stored(const NumberedImage& image) const {
   const std::string& name = image.place.name;
   if (container.kind == ImageContainer::Kind::folder) return {fs::path(container.path) / name, name};
   if (container.kind == ImageContainer::Kind::archive) return {container.path, name, image.place.position};
-  return {folder_ / container.path, name, image.place.position, image.image.bytes};
+  const std::string shown = name.empty() ? "the image at byte " + std::to_string(image.place.position) : name;
+  return {folder_ / container.path, shown, image.place.position, image.image.bytes};
 }
 
 Result<ImageCache::Tiles> PreparedImageReader::load(const NumberedImage& image) const {

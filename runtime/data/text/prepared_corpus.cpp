@@ -168,7 +168,8 @@ void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard
   const Split split = &side == &train_ ? Split::train : Split::validation;
   side.samples = side.begins.size();
   const SamplePictures pictures = this->pictures(split, SampleId(side.samples - 1));
-  max_patches_ = std::max(max_patches_, pictures.patches);
+  most_rows_ = {std::max(most_rows_.images, pictures.images), std::max(most_rows_.patches, pictures.patches),
+                std::max(most_rows_.visual, pictures.visual)};
   if (pictures.images > 0) {
     ++with_images_;
     for (const NumberedImage& image : images_of(split, SampleId(side.samples - 1))) {
@@ -209,6 +210,7 @@ SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
   for (const NumberedImage& each : images_of(split, sample)) {
     sum.images += each.image.tiles;
     sum.patches += each.image.encoder_rows;
+    sum.visual += each.image.visual_rows;
   }
   return sum;
 }
@@ -265,6 +267,9 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   std::vector<std::int32_t> words = out.prompt;
   std::erase(words, image_token);
   out.question = decode(words);
+  // Newlines between the tiles of an image remain of its text.
+  const auto twice = [](char left, char right) { return left == '\n' && right == '\n'; };
+  out.question.erase(std::unique(out.question.begin(), out.question.end(), twice), out.question.end());
   out.answer = decode(std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
                                                  static_cast<std::size_t>(end - first)));
   // Images of later questions follow; the prompt has those before the answer.
@@ -422,8 +427,8 @@ std::string PreparedCorpus::describe() const {
                      std::to_string(samples(Split::validation)) + " validation samples of up to " +
                      std::to_string(longest_) + " tokens";
   if (images_) {
-    text += ", " + std::to_string(with_images_) + " samples with images of up to " + std::to_string(max_patches_) +
-            " patches a sample (" + printable(index_.images->processor) + ")";
+    text += ", " + std::to_string(with_images_) + " samples with images of up to " +
+            std::to_string(most_rows_.patches) + " patches a sample (" + printable(index_.images->processor) + ")";
     if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut after the last answer that fits";
     if (unfit_ > 0) {
       text += ", " + std::to_string(unfit_) + " left out (the first answer does not fit " +

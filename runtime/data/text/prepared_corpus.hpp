@@ -43,7 +43,8 @@ class PreparedCorpus final : public Corpus {
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
   [[nodiscard]] std::int64_t patch_columns() const override { return images_ ? images_->patch_columns() : 0; }
-  [[nodiscard]] std::int64_t max_patches() const override { return max_patches_; }
+  [[nodiscard]] std::int64_t max_patches() const override { return most_rows_.patches; }
+  [[nodiscard]] std::int64_t max_visual() const override { return most_rows_.visual; }
   [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
   /// Throws std::runtime_error that names the image if it was damaged after `prepare` and is not in the cache any more.
@@ -51,7 +52,8 @@ class PreparedCorpus final : public Corpus {
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
 
-  /// Returns a sample of a conversation for display; its question is the text of the prompt without special tokens.
+  /// Returns a sample of a conversation for display; its question is the text of the prompt without special tokens and
+  /// empty lines.
   /// Throws std::out_of_range for an unknown sample, std::invalid_argument for data without images.
   [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
   /// Returns the text of tokens that a model wrote, without special tokens.
@@ -115,7 +117,7 @@ class PreparedCorpus final : public Corpus {
   std::optional<PreparedImageReader> images_;  // absent: texts only
   std::unique_ptr<Tokenizer> tokenizer_;       // with images, for views
   PictureGrids grids_;
-  std::int64_t max_patches_ = 0;
+  SamplePictures most_rows_;                   // most of each, not of the same sample
   std::uint64_t with_images_ = 0;              // samples
   std::uint64_t unfit_ = 0;                    // conversations whose first answer does not fit
   mutable std::atomic<std::size_t> read_ = 0;  // bytes read since memory was last released
