@@ -8,14 +8,16 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/data/image/image_resize.hpp"
-#include "runtime/data/image/llava_corpus.hpp"
+#include "runtime/data/text/prepared_corpus.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/decoder/text_generator.hpp"
 #include "sections/model_folder.hpp"
 #include "sections/registry.hpp"
 #include "sections/vision/image_reader.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -27,10 +29,10 @@ constexpr std::int64_t small_side = 96;   // images up to this side are shown en
 /// The trained model of a run.
 class TrainedModel {
  public:
-  TrainedModel(const JobDocument& job, const LlavaCorpus& corpus, const DataConfig& data,
+  TrainedModel(const JobDocument& job, const Corpus& corpus, const DataConfig& data,
                const std::map<std::string, std::string>& weights)
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
-    shape_ = {data.sequence, corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
+    shape_ = {corpus.max_length(), corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
     reader_.emplace(ops_, load("vision", "vision_encoder"), load("projector", "projector"));
     LoadedSection decoder = load("llm", "vision_language_decoder");
@@ -91,7 +93,7 @@ std::vector<SampleId> spread(const std::vector<SampleId>& from, std::int64_t cou
   return out;
 }
 
-std::vector<SampleId> chosen_samples(const LlavaCorpus& corpus, const AnswerOptions& options) {
+std::vector<SampleId> chosen_samples(const Corpus& corpus, const AnswerOptions& options) {
   std::vector<SampleId> seeing, reading;
   for (std::uint64_t at = 0; at < corpus.samples(Split::validation); ++at) {
     const SampleId sample(at);
@@ -113,23 +115,44 @@ PageImage picture_for_card(const StoredImage& picture) {
   return {encode_png(image).value_or_throw(), side <= small_side};
 }
 
-PageAnswer answered(const LlavaCorpus& corpus, TrainedModel& model, SampleId sample, std::int64_t max_tokens) {
-  const ConversationView view = corpus.view(Split::validation, sample);
-  const std::int64_t patches = corpus.pictures(Split::validation, sample).patches;
-  std::vector<float> pixels(static_cast<std::size_t>(patches * corpus.patch_columns()));
+/// A corpus whose samples are conversations about images.
+struct ShownData {
+  std::unique_ptr<Corpus> corpus;
+  const ConversationSource* conversations = nullptr;  ///< the corpus; null: it has no images
+};
+
+ShownData open_data(const DataConfig& data, std::uint64_t seed) {
+  ShownData shown{open_corpus(data, seed)};
+  const auto* const prepared = dynamic_cast<const PreparedCorpus*>(shown.corpus.get());
+  if (prepared == nullptr || prepared->has_images()) {
+    shown.conversations = dynamic_cast<const ConversationSource*>(shown.corpus.get());
+  }
+  return shown;
+}
+
+/// Returns the tokens that end an answer of the decoder in `table`.
+std::vector<std::int32_t> stop_tokens(const JobTable& table, const ConversationSource& conversations) {
+  const std::string folder = read_weights_folder(table);
+  const auto named = folder.empty() ? std::vector<std::int32_t>() : read_stop_tokens(folder).value_or_throw();
+  return named.empty() ? conversations.ends() : named;
+}
+
+PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample, const ContinuationLimits& limits) {
+  const ConversationView view = data.conversations->view(Split::validation, sample);
+  const std::int64_t patches = data.corpus->pictures(Split::validation, sample).patches;
+  std::vector<float> pixels(static_cast<std::size_t>(patches * data.corpus->patch_columns()));
   std::vector<std::int32_t> places(static_cast<std::size_t>(patches * 3));
-  // The first question sees only the images that it names; later questions may have more.
-  const auto named = std::ranges::count(view.prompt, image_token);
   Tensor seen, at;
-  if (named > 0) {
-    corpus.read_pictures(Split::validation, sample, pixels, places);
-    seen = Tensor(pixels.data(), DType::f32, Shape{named, corpus.patch_columns()});
-    at = Tensor(places.data(), DType::i32, Shape{named, 3});
+  if (view.patches > 0) {
+    data.corpus->read_pictures(Split::validation, sample, pixels, places);
+    // The first question sees only the images that it names; later questions may have more.
+    seen = Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()});
+    at = Tensor(places.data(), DType::i32, Shape{view.patches, 3});
   }
   PageAnswer out;
   out.question = view.question;
   out.reference = view.answer;
-  out.written = corpus.decode(view.prompt, model.answer(view.prompt, seen, at, {max_tokens, {corpus.end_of_turn()}}));
+  out.written = data.conversations->decode(view.prompt, model.answer(view.prompt, seen, at, limits));
   for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }
@@ -138,14 +161,19 @@ PageAnswer answered(const LlavaCorpus& corpus, TrainedModel& model, SampleId sam
 
 std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<std::string, std::string>& weights,
                                        const AnswerOptions& options) {
-  DataConfig data = read_data(job.root().table("data"));
-  if (data.kind != DataKind::llava) return {};
-  if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(job.root().table("llm")).value_or("bytes");
-  const LlavaCorpus corpus(data);
-  TrainedModel model(job, corpus, data, weights);
+  const JobTable root = job.root();
+  DataConfig data = read_data(root.table("data"));
+  if (data.tokenizer.empty()) data.tokenizer = tokenizer_folder(root.table("llm")).value_or("bytes");
+  const TrainConfig train = read_train(root.table("train"));
+  data.work_folder = train.out + "/data";
+  const ShownData shown = open_data(data, static_cast<std::uint64_t>(train.seed));
+  if (shown.conversations == nullptr) return {};
+  if (data.kind == DataKind::prepared) data.tokenizer = shown.corpus->own_tokenizer();
+  TrainedModel model(job, *shown.corpus, data, weights);
+  const ContinuationLimits limits{options.max_tokens, stop_tokens(root.table("llm"), *shown.conversations)};
   std::vector<PageAnswer> answers;
-  for (const SampleId sample : chosen_samples(corpus, options)) {
-    answers.push_back(answered(corpus, model, sample, options.max_tokens));
+  for (const SampleId sample : chosen_samples(*shown.corpus, options)) {
+    answers.push_back(answered(shown, model, sample, limits));
   }
   return answers;
 }

@@ -150,15 +150,7 @@ Status ChatEncoder::Encoding::check_places(const LearnedAnswer& answer) const {
 /// Returns the tokens of a text, with a single token for each run of image tokens (CE-7).
 std::vector<std::int32_t> ChatEncoder::Encoding::tokens_of(std::string_view text) const {
   if (encoder_.options_.images == nullptr) return tokenizer().encode(text);
-  const std::string& placeholder = encoder_.options_.images->placeholder();
-  std::string whole;
-  for (const ExpandedImage& image : images_) {
-    const std::size_t at = text.find(placeholder);
-    if (at == text.npos) break;
-    whole.append(text.substr(0, at)).append(image.text);
-    text.remove_prefix(at + placeholder.size());
-  }
-  return tokenizer().encode_text(whole.append(text), true);
+  return tokenizer().encode_text(encoder_.options_.images->insert(text, images_), true);
 }
 
 /// Gives each run of image tokens its length.

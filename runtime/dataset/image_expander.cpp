@@ -180,6 +180,36 @@ Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
   return made;
 }
 
+std::string ImageExpander::insert(std::string_view text, std::span<const ExpandedImage> images) const {
+  std::string whole;
+  for (const ExpandedImage& image : images) {
+    const std::size_t at = text.find(placeholder_);
+    if (at == text.npos) break;
+    whole.append(text.substr(0, at)).append(image.text);
+    text.remove_prefix(at + placeholder_.size());
+  }
+  return whole.append(text);
+}
+
+Result<std::vector<std::int32_t>> ImageExpander::encode(std::string_view text, std::span<const ExpandedImage> images,
+                                                        const Tokenizer& tokenizer) const {
+  std::size_t places = 0, runs = 0;
+  for (std::size_t at = text.find(placeholder_); at != text.npos; at = text.find(placeholder_, at + 1)) ++places;
+  std::vector<std::int64_t> lengths;
+  for (const ExpandedImage& image : images) lengths.insert(lengths.end(), image.runs.begin(), image.runs.end());
+  std::vector<std::int32_t> tokens;
+  for (const std::int32_t token : tokenizer.encode_text(insert(text, images), true)) {
+    const bool image = token == image_token_;
+    const auto count = !image ? 1 : runs < lengths.size() ? lengths[runs] : 0;
+    runs += image ? 1 : 0;
+    tokens.insert(tokens.end(), static_cast<std::size_t>(count), token);
+  }
+  if (places == images.size() && runs == lengths.size()) return tokens;
+  return Error{ErrorCode::invalid_argument, "the template's text has " + std::to_string(places) + " places " +
+                                                printable(placeholder_) + " for " + std::to_string(images.size()) +
+                                                " images; a text that spells it is not a place"};
+}
+
 std::string ImageExpander::settings() const {
   return "image token " + std::to_string(image_token_) + " " + placeholder_ + "\n" + around_ + "\n" + global_ + "\n" +
          counting_.stated + "\n";

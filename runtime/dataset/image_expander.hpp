@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,13 @@ class ImageExpander {
 
   /// Returns the text of an image with this plan. The error (invalid_argument) is IE-2's.
   [[nodiscard]] Result<ExpandedImage> expand(const ImagePlan& plan) const;
+
+  /// Returns a template's text with the images' texts instead of its first placeholders.
+  [[nodiscard]] std::string insert(std::string_view text, std::span<const ExpandedImage> images) const;
+  /// Returns the tokens of insert(), with image_token() once for each row of the images. Errors (invalid_argument):
+  /// another number of placeholders in the text than of images, a text that spells an image token.
+  [[nodiscard]] Result<std::vector<std::int32_t>> encode(std::string_view text, std::span<const ExpandedImage> images,
+                                                         const Tokenizer& tokenizer) const;
 
   /// Returns the token whose positions receive rows of images.
   [[nodiscard]] std::int32_t image_token() const { return image_token_; }

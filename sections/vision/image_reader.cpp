@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "sections/model_folder.hpp"
+#include "sections/vision/projector.hpp"
+#include "sections/vision/vision_encoder.hpp"
 
 namespace maestro {
 
@@ -27,7 +30,30 @@ class Rows {
   std::vector<std::int32_t> offsets_, positions_;
 };
 
+/// Returns a section with the values of a folder.
+template <class Type>
+LoadedSection loaded(const OperatorTable& ops, const char* name, const typename Type::Options& options,
+                     const std::filesystem::path& folder, DType precision) {
+  SectionContext context;
+  context.name = name;
+  context.precision = precision;
+  context.values = InitialValues::later;
+  context.ops = &ops;
+  LoadedSection made{std::make_unique<Type>(context, options), precision};
+  made.section->freeze();
+  load_model(*made.section, {folder, {}, {}}).or_throw();
+  return made;
+}
+
 }  // namespace
+
+std::unique_ptr<ImageReader> ImageReader::open(const OperatorTable& ops, const std::filesystem::path& folder,
+                                               DType precision) {
+  const VisionEncoder::Options vision{read_hf_vision_config(folder).value_or_throw(), {}};
+  const Projector::Options projector{read_hf_projector_config(folder).value_or_throw(), {}, {}};
+  return std::make_unique<ImageReader>(ops, loaded<VisionEncoder>(ops, "vision", vision, folder, precision),
+                                       loaded<Projector>(ops, "projector", projector, folder, precision));
+}
 
 ImageReader::ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedSection projector)
     : vision_(std::move(vision)),

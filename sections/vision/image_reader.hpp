@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 
 #include "runtime/ops/operator_table.hpp"
@@ -22,6 +23,10 @@ class ImageReader {
  public:
   /// Takes sections with their values, frozen, on a single rank.
   ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedSection projector);
+
+  /// Loads both sections of a vision-language model's folder. Throws JobError.
+  [[nodiscard]] static std::unique_ptr<ImageReader> open(const OperatorTable& ops, const std::filesystem::path& folder,
+                                                         DType precision);
 
   /// Returns the `rows` rows (rows, width) for pixels (P, 3 patch^2) f32 and places (P, 3) i32 of a sample's images,
   /// with the projector's precision; valid until the next call. Throws JobError if the projector makes another number.

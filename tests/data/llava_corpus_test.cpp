@@ -133,7 +133,7 @@ TEST(LlavaCorpus, reads_a_sample_with_its_pictures) {
   corpus.read(Split::train, id, tokens, targets);
   EXPECT_EQ(std::ranges::count(tokens, image_token), 4);
   EXPECT_EQ(corpus.decode({}, tokens), "USER: \nor ?\nASSISTANT: b");
-  EXPECT_EQ(targets.back(), corpus.end_of_turn());
+  EXPECT_EQ(std::vector{targets.back()}, corpus.ends());
   std::vector<float> pixels(4 * 192);
   corpus.read_pictures(Split::train, id, pixels, places);
   EXPECT_EQ(places, (std::vector<std::int32_t>{0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0}));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `maestro generate FOLDER`: text that continues prompts.
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/models/json_lines.hpp"
+#include "apps/maestro/models/seen_images.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/core/dtype.hpp"
@@ -29,8 +31,9 @@ struct GenerateArguments {
   std::string folder;
   std::string tokenizer;  ///< empty: the folder's
   std::vector<std::string> prompts;
-  std::string lines;                  ///< a file
-  std::optional<double> temperature;  ///< absent: as generation_config.json has it, like the two below
+  std::string lines;                          ///< a file
+  std::vector<std::filesystem::path> images;  ///< images of every prompt
+  std::optional<double> temperature;          ///< absent: as generation_config.json has it, like the two below
   std::optional<std::int64_t> top_k;
   std::optional<double> top_p;
   std::uint64_t seed = 0;
@@ -84,13 +87,18 @@ struct GivenPrompt {
 };
 
 /// Reads the tokens of prompts: a text after the tokenizer's begin-of-text tokens, as in training, or a conversation in
-/// the model's format, which may print today's date.
+/// the model's format, which may print today's date. Images stand before the text of the first message.
 class PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
       : tokenizer_(&tokenizer),
         begin_of_text_(begin_of_text),
         context_{.bos_token = config.bos_token, .eos_token = config.eos_token, .date = local_day()} {}
+  /// Shows the images to all prompts; `seen` outlives this object.
+  void show(const SeenImages& seen, std::size_t images) {
+    seen_ = &seen;
+    images_ = images;
+  }
   /// Takes the template of `folder` for all prompts. Throws JobError if there is none.
   void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {
@@ -116,14 +124,23 @@ class PromptReader {
   }
 
  private:
-  [[nodiscard]] GivenPrompt conversation(const std::string& where, const std::vector<ChatMessage>& messages) const {
-    return {where, tokenizer_->encode(template_->render_text(messages, context_))};
+  [[nodiscard]] GivenPrompt conversation(const std::string& where, std::vector<ChatMessage> messages) const {
+    if (seen_ == nullptr) return {where, tokenizer_->encode(template_->render_text(messages, context_))};
+    for (std::size_t at = 0; at < messages.size(); ++at) {
+      nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+      if (at == 0) parts.insert(parts.end(), images_, {{"type", "image"}});
+      parts.push_back({{"type", "text"}, {"text", messages[at].content}});
+      messages[at].fields = nlohmann::ordered_json{{"content", parts}}.dump();
+    }
+    return {where, seen_->encode(template_->render_text(messages, context_))};
   }
 
   const Tokenizer* tokenizer_;
   bool begin_of_text_;
   ChatContext context_;
   std::optional<ChatTemplate> template_;
+  const SeenImages* seen_ = nullptr;  // null: no images
+  std::size_t images_ = 0;
 };
 
 SamplingOptions sampling(const GenerateArguments& arguments, const HfGenerationConfig& config) {
@@ -166,19 +183,26 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
   const ContinuationLimits limits =
       continuation_limits(read_stop_tokens(arguments.folder).value_or_throw(), *tokenizer, arguments.max_tokens);
   PromptReader reader(*tokenizer, !arguments.no_begin_of_text, config);
-  if (arguments.chat) reader.use_template(config, arguments.folder);
-  const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
+  if (arguments.chat || !arguments.images.empty()) reader.use_template(config, arguments.folder);
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;
-  TextGenerator generator(ops, arguments.folder, arguments.precision == "bf16" ? DType::bf16 : DType::f32);
+  const DType precision = arguments.precision == "bf16" ? DType::bf16 : DType::f32;
+  std::optional<SeenImages> seen;
+  if (!arguments.images.empty()) {
+    seen.emplace(arguments.folder, arguments.images, *tokenizer, ops, precision);
+    reader.show(*seen, arguments.images.size());
+  }
+  const Tensor visual = seen ? seen->visual() : Tensor();
+  const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
+  TextGenerator generator(ops, arguments.folder, precision);
   for (const GivenPrompt& prompt : prompts) {
-    const std::string refusal = generator.refusal(prompt.tokens);
+    const std::string refusal = generator.refusal(prompt.tokens, visual);
     if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
   }
   for (const GivenPrompt& prompt : prompts) {
     Printer printer(*tokenizer, arguments.json);
     const auto print = [&](std::int32_t token) { printer.add(token); };
-    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print));
+    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print, visual));
   }
   return 0;
 }
@@ -196,6 +220,11 @@ void add_generate(Commands& commands) {
                      ->allow_extra_args(false);
   command.add_option("--jsonl", arguments.lines, "a file with a prompt, a JSON string, a line; - is standard input")
       ->excludes(prompt);
+  command
+      .add_option("--image", arguments.images,
+                  "an image (PNG, JPEG, WebP) that every prompt asks about, with a vision-language model and its chat "
+                  "template; may be repeated")
+      ->allow_extra_args(false);
   command.add_option("--tokenizer", arguments.tokenizer,
                      "another folder, a tokenizer file, or bytes (default: the folder's)");
   command.add_option("--temperature", arguments.temperature,

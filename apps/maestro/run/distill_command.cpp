@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <optional>
 
 #include "actors/job/resolved_job.hpp"
@@ -14,14 +13,12 @@
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run/bundled_apps.hpp"
 #include "apps/maestro/run/end_lines.hpp"
+#include "apps/maestro/run/given_model.hpp"
 #include "apps/maestro/run/run_options.hpp"
 #include "apps/maestro/run/train_job.hpp"
 #include "apps/maestro/watch/card_files.hpp"
-#include "runtime/core/hub_cache.hpp"
-#include "runtime/core/printable.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/job/job_document.hpp"
-#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 
@@ -78,24 +75,6 @@ void print_comparison(const RunResult& student, Console& console) {
   print_losses(student, "byte", console);
   console.note("  student, plain      " + loss_text(plain, "not measured") +
                (plain && distilled ? "   distillation gains " + text("%+.4f", *plain - *distilled) : ""));
-}
-
-/// Returns the folder of a model that an option names.
-std::string model_folder(const char* option, const std::string& name) {
-  const auto found = find_model(name);
-  if (!found) throw JobError(std::string(option) + ": " + found.error().message, ErrorCode::not_found);
-  std::error_code failure;
-  if (fs::is_directory(*found, failure)) return fs::absolute(*found).lexically_normal().string();
-  throw JobError(std::string(option) + ": " + printable(name) +
-                     ": no such folder; give the folder of a model (config.json with model.safetensors), or its name " +
-                     "in the hub's cache, such as Qwen/Qwen3-0.6B",
-                 ErrorCode::not_found);
-}
-
-/// Returns the longest sample of a model; a config.json that cannot be read is reported by the job.
-std::int64_t positions_of(const std::string& folder) {
-  const auto config = read_hf_config(folder);
-  return config ? config->positions : std::numeric_limits<std::int64_t>::max();
 }
 
 /// Returns the settings of the student in distill.toml: a small model from random values.

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // `maestro vlm`: a vision-language model, end to end, and a card with its answers.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <optional>
+#include <sstream>
 
 #include "actors/job/resolved_job.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run/bundled_apps.hpp"
 #include "apps/maestro/run/end_lines.hpp"
+#include "apps/maestro/run/given_model.hpp"
 #include "apps/maestro/run/run_options.hpp"
 #include "apps/maestro/run/train_job.hpp"
 #include "apps/maestro/watch/card_files.hpp"
 #include "apps/vlm/answers.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/data/synthetic/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/page/markup.hpp"
@@ -26,10 +33,14 @@ namespace fs = std::filesystem;
 namespace {
 
 struct VisionLanguageArguments {
-  std::filesystem::path data;        ///< conversations (JSON); empty: scenes that are drawn
+  std::string model;                 ///< folder or name on the hub; empty: a small model with random values
+  std::filesystem::path data;        ///< conversations; empty: scenes that are drawn
   std::filesystem::path images;      ///< folder of their images; empty: "images" next to the file
   std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
   std::filesystem::path out = "runs";
+  std::optional<std::int64_t> steps;      ///< absent: as in the bundled job
+  std::optional<std::int64_t> sequence;   ///< tokens of a sample of a given model; absent: the most that it takes
+  std::string trained = "projector,llm";  ///< sections of a given model
   std::int64_t seed = 1;
   std::int64_t shown = 12;  ///< validation images on the card
   std::vector<std::string> overrides;
@@ -37,6 +48,8 @@ struct VisionLanguageArguments {
 };
 
 constexpr const char* model_section = "llm";
+constexpr std::array<std::string_view, 3> sections{"vision", "projector", "llm"};
+constexpr std::int64_t longest_sequence = 8192;  // tokens of a sample, if the model takes as many
 
 std::string setting(const char* key, const fs::path& path) {
   return std::string(key) + "=" + quoted(fs::absolute(path).lexically_normal().string());
@@ -46,8 +59,9 @@ std::string setting(const char* key, const fs::path& path) {
 std::vector<std::string> data_settings(const VisionLanguageArguments& arguments, const fs::path& folder,
                                        Console& console) {
   if (!arguments.data.empty()) {
-    std::vector<std::string> settings{setting("data.path", arguments.data), "data.validation_path=\"\""};
-    if (!arguments.validation.empty()) settings.back() = setting("data.validation_path", arguments.validation);
+    std::vector<std::string> settings{setting("data.path", arguments.data)};
+    if (arguments.model.empty()) settings.emplace_back("data.validation_path=\"\"");
+    if (!arguments.validation.empty()) settings.push_back(setting("data.validation_path", arguments.validation));
     if (!arguments.images.empty()) settings.push_back(setting("data.images", arguments.images));
     return settings;
   }
@@ -61,15 +75,43 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
   return {setting("data.path", scenes.train), setting("data.validation_path", scenes.validation)};
 }
 
+/// Returns the settings of a given model: its sections, and the processor of its images.
+std::vector<std::string> model_settings(const VisionLanguageArguments& arguments) {
+  const std::string folder = model_folder("--model", arguments.model);
+  std::vector<std::string> trained;
+  std::stringstream names(arguments.trained);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (std::ranges::find(sections, name) == sections.end()) {
+      throw JobError("--train: \"" + printable(name) + "\" is no section; give some of vision,projector,llm");
+    }
+    trained.push_back(name);
+  }
+  if (trained.empty()) throw JobError("--train: names no section; give some of vision,projector,llm");
+  std::vector<std::string> settings;
+  for (const std::string_view section : sections) {
+    const bool learns = std::ranges::find(trained, section) != trained.end();
+    settings.push_back(std::string(section) + ".weights=" + quoted(folder));
+    settings.push_back(std::string(section) + ".trained=" + (learns ? "true" : "false"));
+  }
+  const std::int64_t sequence = arguments.sequence.value_or(std::min(longest_sequence, positions_of(folder)));
+  settings.push_back("data.sequence=" + std::to_string(sequence));
+  const DataKind kind = kind_of_data(arguments.data.string());
+  settings.push_back("data.kind=" + quoted(std::string(name_of(kind == DataKind::text ? DataKind::chat : kind))));
+  settings.push_back("data.processor=" + quoted(folder));
+  return settings;
+}
+
 TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::path& folder, Console& console) {
   TrainArguments job;
-  job.job = bundled_jobs() / "vlm" / "vlm.toml";
+  job.job = bundled_jobs() / "vlm" / (arguments.model.empty() ? "vlm.toml" : "model.toml");
   job.overrides = data_settings(arguments, folder, console);
+  if (!arguments.model.empty()) std::ranges::copy(model_settings(arguments), std::back_inserter(job.overrides));
+  if (arguments.steps) job.overrides.push_back("train.steps=" + std::to_string(*arguments.steps));
   job.overrides.push_back("train.seed=" + std::to_string(arguments.seed));
   job.overrides.push_back("train.out=" + quoted(folder.string()));
   job.overrides.insert(job.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   job.run = arguments.run;
-  job.run.fresh = true;  // repeated runs are common; files of an earlier run stay
+  job.run.fresh = job.run.resume.empty();  // repeated runs are common; files of an earlier run stay
   const fs::path out = output_folder(job);
   if (job.run.report.empty()) job.run.report = out / "report.json";
   if (job.run.trace.empty()) job.run.trace = out / "trace.json";
@@ -101,7 +143,7 @@ int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
   check_keeps_weights(job);
   console.note("[2/3] training");
   RunResult result = train(training, console);
-  result.resume.clear();  // the command begins anew
+  if (arguments.model.empty()) result.resume.clear();  // the command begins anew
   if (result.status != 0) return result.status;
   if (result.interrupted) {
     print_summary(result, console);
@@ -125,18 +167,39 @@ int run_vlm(const VisionLanguageArguments& arguments, Console& console) {
 }  // namespace
 
 void add_vlm(Commands& commands) {
-  const auto [command, arguments] =
-      commands.add("vlm", "train a small vision-language model, and show its answers", run_vlm);
-  CLI::Option* data =
-      command.add_option("--data", arguments.data, "conversations in LLaVA's format (default: drawn scenes)");
+  const auto [command, arguments] = commands.add(
+      "vlm", "train a vision-language model: a given one, or a small one on drawn scenes, and show its answers",
+      run_vlm);
+  CLI::Option* data = command.add_option("--data", arguments.data,
+                                         "conversations about images: JSON, JSON Lines, Parquet, tar, a folder, or "
+                                         "from `maestro prepare`; without --model in LLaVA's format (default: drawn "
+                                         "scenes)");
+  CLI::Option* model = command
+                           .add_option("--model", arguments.model,
+                                       "the model: a vision-language model's folder, or its name in the hub's cache "
+                                       "(default: a small model with random values)")
+                           ->needs(data);
+  command.add_option("--steps", arguments.steps, "steps of the training")->check(whole_number(1));
+  command
+      .add_option("--train", arguments.trained,
+                  "the sections of the model that learn, of vision,projector,llm (default: projector,llm)")
+      ->needs(model);
+  command
+      .add_option("--sequence", arguments.sequence,
+                  "tokens of a sample at most (default: 8192, or the most that the model takes)")
+      ->check(whole_number(1))
+      ->needs(model);
   command.add_option("--images", arguments.images, "folder of their images (default: images next to the file)")
       ->needs(data);
   command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
-      ->needs(data);
+      ->needs(data)
+      ->excludes(model);
   command.add_option("--out", arguments.out, "folder for scenes, weights, report, trace and card");
   command.add_option("--seed", arguments.seed, "random seed")->check(whole_number(0));
   command.add_option("--shown", arguments.shown, "validation images on the card")->check(whole_number(0, 10000));
   command.add_option("--set", arguments.overrides, "override a key of the job")->allow_extra_args(false);
+  add_start_options(command, arguments.run);
+  command.get_option("--resume")->needs(model);
   add_run_options(command, arguments.run);
 }
 

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/data/sample_index.hpp"
 #include "runtime/images/image.hpp"
 
 namespace maestro {
@@ -31,6 +34,20 @@ struct ConversationView {
   std::string answer;    ///< reference answer
   std::vector<StoredImage> pictures;
   std::vector<std::int32_t> prompt;  ///< tokens up to the answer
+  std::int64_t patches = 0;          ///< rows of Corpus::read_pictures() for the images before the answer
+};
+
+/// A corpus whose samples are conversations. Thread-safe.
+class ConversationSource {
+ public:
+  virtual ~ConversationSource() = default;
+  /// Returns a sample for display. Throws std::out_of_range for an unknown sample.
+  [[nodiscard]] virtual ConversationView view(Split split, SampleId sample) const = 0;
+  /// Returns the text of tokens that a model wrote after a prompt, without images and ends of turns.
+  [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> prompt,
+                                           std::span<const std::int32_t> written) const = 0;
+  /// Returns the tokens that end an answer if the model's folder names none.
+  [[nodiscard]] virtual std::vector<std::int32_t> ends() const = 0;
 };
 
 }  // namespace maestro

@@ -289,6 +289,7 @@ ConversationView LlavaCorpus::view(Split split, SampleId sample) const {
   for (const std::uint32_t number : from.pictures) out.pictures.push_back(pictures_[number].stored);
   const auto chat = tokens_of(from);
   out.prompt.assign(chat->tokens.begin(), chat->tokens.begin() + static_cast<std::ptrdiff_t>(chat->prompt));
+  out.patches = std::ranges::count(out.prompt, image_token);
   return out;
 }
 

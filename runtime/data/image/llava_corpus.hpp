@@ -28,7 +28,7 @@
 
 namespace maestro {
 
-class LlavaCorpus final : public Corpus {
+class LlavaCorpus final : public Corpus, public ConversationSource {
  public:
   static constexpr std::size_t default_cache_bytes = std::size_t{256} << 20;
 
@@ -57,12 +57,10 @@ class LlavaCorpus final : public Corpus {
   /// not pixels: these are read on demand.
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
-  /// Throws std::out_of_range for an unknown sample.
-  [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
-  /// Returns the text of tokens that a model wrote after a prompt, without images and ends of turns.
-  [[nodiscard]] std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> written) const;
-  /// Returns the id that ends an answer.
-  [[nodiscard]] std::int32_t end_of_turn() const { return maestro::end_of_turn(*tokenizer_); }
+  [[nodiscard]] ConversationView view(Split split, SampleId sample) const override;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> prompt,
+                                   std::span<const std::int32_t> written) const override;
+  [[nodiscard]] std::vector<std::int32_t> ends() const override { return {end_of_turn(*tokenizer_)}; }
   [[nodiscard]] std::uint64_t left_out() const override { return left_out_; }
 
   [[nodiscard]] std::string origin(SampleId sample) const override;

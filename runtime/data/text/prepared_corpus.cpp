@@ -255,7 +255,6 @@ void PreparedCorpus::read_pictures(Split split, SampleId sample, std::span<float
 }
 
 ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
-  if (!images_) throw std::invalid_argument(folder_.string() + " has no images");
   const auto length = static_cast<std::size_t>(this->length(split, sample));
   std::vector<std::int32_t> tokens(length), targets(length);
   read(split, sample, tokens, targets);
@@ -266,24 +265,31 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   out.prompt.assign(tokens.begin(), tokens.begin() + (first - targets.begin()) + 1);
   std::vector<std::int32_t> words = out.prompt;
   std::erase(words, image_token);
-  out.question = decode(words);
+  out.question = decode({}, words);
   // Newlines between the tiles of an image remain of its text.
   const auto twice = [](char left, char right) { return left == '\n' && right == '\n'; };
   out.question.erase(std::unique(out.question.begin(), out.question.end(), twice), out.question.end());
-  out.answer = decode(std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
-                                                 static_cast<std::size_t>(end - first)));
+  out.answer = decode({}, std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
+                                                     static_cast<std::size_t>(end - first)));
   // Images of later questions follow; the prompt has those before the answer.
   std::int64_t rows = std::ranges::count(out.prompt, image_token);
   for (const NumberedImage& image : images_of(split, sample)) {
     rows -= image.image.visual_rows;
     if (rows < 0) break;
     out.pictures.push_back(images_->stored(image));
+    out.patches += image.image.encoder_rows;
   }
   return out;
 }
 
-std::string PreparedCorpus::decode(std::span<const std::int32_t> written) const {
+std::string PreparedCorpus::decode(std::span<const std::int32_t> /*prompt*/,
+                                   std::span<const std::int32_t> written) const {
   return std::string(trimmed(tokenizer_->decode(written, true)));
+}
+
+std::vector<std::int32_t> PreparedCorpus::ends() const {
+  const auto end = tokenizer_->end_of_text();
+  return end ? std::vector<std::int32_t>{*end} : std::vector<std::int32_t>();
 }
 
 void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document,

@@ -25,7 +25,7 @@ namespace maestro {
 /// packing = "documents": a sample is a document, or a part of a document longer than `sequence`; the runtime packs
 /// samples of any length into micro-batches without padding. packing = "stream": the documents of a split are
 /// concatenated, and a sample is the next `sequence` tokens. Samples without a target are left out and counted.
-class PreparedCorpus final : public Corpus {
+class PreparedCorpus final : public Corpus, public ConversationSource {
  public:
   /// Uses sequence, packing, long_documents, processor and resample_order. Throws JobError for a folder without
   /// prepared data, with a damaged shard or without a training sample, for conversations with packing = "stream", for
@@ -52,12 +52,13 @@ class PreparedCorpus final : public Corpus {
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
 
-  /// Returns a sample of a conversation for display; its question is the text of the prompt without special tokens and
-  /// empty lines.
-  /// Throws std::out_of_range for an unknown sample, std::invalid_argument for data without images.
-  [[nodiscard]] ConversationView view(Split split, SampleId sample) const;
-  /// Returns the text of tokens that a model wrote, without special tokens.
-  [[nodiscard]] std::string decode(std::span<const std::int32_t> written) const;
+  /// Returns whether samples may have images, so that view() and decode() may be called.
+  [[nodiscard]] bool has_images() const { return images_.has_value(); }
+  /// The question is the text of the prompt without special tokens.
+  [[nodiscard]] ConversationView view(Split split, SampleId sample) const override;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> prompt,
+                                   std::span<const std::int32_t> written) const override;
+  [[nodiscard]] std::vector<std::int32_t> ends() const override;
 
   [[nodiscard]] const PreparedIndex& index() const { return index_; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }

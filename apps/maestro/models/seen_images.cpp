@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/maestro/models/seen_images.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/printable.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/images/encoder_grid.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t place_columns = 3;
+
+/// The rows of images for the encoder.
+struct EncoderRows {
+  std::vector<float> pixels;
+  std::vector<std::int32_t> places;
+  std::int64_t tiles = 0;
+  std::int64_t visual = 0;  ///< rows of the decoder
+
+  /// Adds the rows of an image, with tiles numbered from `tiles` on.
+  void add(const ImageProcessor& processor, const Image& image, const ImagePlan& plan, std::size_t patch_columns) {
+    const auto rows = static_cast<std::size_t>(plan.encoder_rows);
+    const std::size_t first_pixel = pixels.size(), first_place = places.size();
+    pixels.resize(first_pixel + rows * patch_columns);
+    places.resize(first_place + rows * place_columns);
+    const auto own = std::span(places).subspan(first_place);
+    processor.rows(processor.tiles(image, plan), std::span(pixels).subspan(first_pixel), own);
+    for (std::size_t at = 0; at < own.size(); at += place_columns) own[at] += static_cast<std::int32_t>(tiles);
+    tiles += std::ssize(plan.tiles);
+    visual += plan.visual_rows;
+  }
+};
+
+}  // namespace
+
+SeenImages::SeenImages(const std::filesystem::path& folder, std::span<const std::filesystem::path> files,
+                       const Tokenizer& tokenizer, const OperatorTable& ops, DType precision)
+    : tokenizer_(&tokenizer),
+      model_(read_image_model(folder, tokenizer, PassOrder::pillow13).value_or_throw()),
+      reader_(ImageReader::open(ops, folder, precision)) {
+  const std::int64_t patch = read_encoder_grid(folder).value_or_throw().patch, columns = 3 * patch * patch;
+  EncoderRows rows;
+  for (const std::filesystem::path& file : files) {
+    const Image image = decode_image(file).value_or_throw();
+    const Result<ImagePlan> plan = model_.processor.plan(image.size(), std::ssize(files));
+    if (!plan) throw JobError(printable(file.string()) + ": " + plan.error().message);
+    texts_.push_back(model_.expander.expand(*plan).value_or_throw());
+    rows.add(model_.processor, image, *plan, static_cast<std::size_t>(columns));
+  }
+  const std::int64_t count = std::ssize(rows.places) / place_columns;
+  visual_ = reader_->read(Tensor(rows.pixels.data(), DType::f32, Shape{count, columns}),
+                          Tensor(rows.places.data(), DType::i32, Shape{count, place_columns}), rows.visual);
+}
+
+std::vector<std::int32_t> SeenImages::encode(std::string_view text) const {
+  std::vector<std::int32_t> tokens = model_.expander.encode(text, texts_, *tokenizer_).value_or_throw();
+  std::ranges::replace(tokens, model_.expander.image_token(), image_token);
+  return tokens;
+}
+
+}  // namespace maestro
