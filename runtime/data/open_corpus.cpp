@@ -148,10 +148,10 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
       throw JobError("[data.mix." + printable(part.name) + "] path: " + problem.what(), problem.code());
     }
   }
-  const bool images = std::ranges::any_of(
-      parts, [](const MixedPart& part) { return part.corpus->index().images.has_value(); });
+  const bool images =
+      std::ranges::any_of(parts, [](const MixedPart& part) { return part.corpus->index().images.has_value(); });
   if (!images && !config.processor.empty()) {
-    throw JobError("[data] processor has no effect: no source of [data.mix] was prepared with images");
+    throw JobError("[data] processor is without effect: no source in [data.mix] was prepared with images");
   }
   return std::make_unique<MixedCorpus>(std::move(parts));
 }

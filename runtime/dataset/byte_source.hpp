@@ -35,7 +35,7 @@ class ByteSource {
   [[nodiscard]] Result<std::size_t> read(std::span<char> bytes);
   /// Returns the current member's remaining content.
   [[nodiscard]] Result<std::string> read_all();
-  /// Returns the size of the current member of a tar.
+  /// Returns the size of a tar's current member.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   /// Returns the position of the current member in the file; nothing if the file is compressed.
   [[nodiscard]] std::optional<std::int64_t> position() const;

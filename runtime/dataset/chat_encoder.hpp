@@ -58,7 +58,7 @@ class ChatEncoder {
   /// templates drop its thoughts), or an end must be appended to it, every learned answer ends a separate document.
   /// Messages after the last learned answer are left out. `notes` receives findings to report. Errors: no answer to
   /// learn, an empty answer, messages that the template refuses, an answer without its end, CE-5 and CE-6, and another
-  /// number of placeholders in the template's text than of images. `images`: the text of each of the record's images.
+  /// number of placeholders in the template's text than of images. `images`: a text for each image in the record.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
                                                      std::span<const ExpandedImage> images = {}) const;
 

@@ -33,7 +33,7 @@ class DocumentEncoder {
   [[nodiscard]] Status takes_conversations(bool completion) const;
   /// Returns the documents of a record: one, except for conversations (see ChatEncoder::encode()). Without a template,
   /// a prompt and its completion are one document; the completion and the end of the text are targets.
-  /// `images` has the plan of each of the record's images.
+  /// `images` has a plan for each image in the record.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
                                                      std::span<const ImagePlan> images = {}) const;
   /// Returns the image part of PrepareOptions::processor; null: none.

@@ -22,7 +22,7 @@ struct PrepareOptions {
   std::vector<std::filesystem::path> inputs;  ///< files and folders
   std::string tokenizer;                      ///< a folder, a file, or "bytes"
   std::filesystem::path processor;            ///< folder of the model whose processor reads images; empty: texts only
-  std::filesystem::path images;               ///< folder of images; empty: "images" next to each file of rows
+  std::filesystem::path images;               ///< folder of images; empty: "images" next to the rows
   PassOrder resample_order = PassOrder::pillow13;
   std::string text_column;    ///< name of the text column; empty: recognised
   std::string chat_template;  ///< "auto": the tokenizer's; "chatml"; "none"; else a file

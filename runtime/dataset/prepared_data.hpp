@@ -7,7 +7,7 @@
 // With images also:
 //   processor/                       the files of the model whose processor planned the images
 //   images-00000.bin ...             the files of images that rows embedded, one after the other
-// and each shard has the tensors of image_table.hpp. Tokens of images are those of the tokenizer's image token.
+// and each shard has the tensors of image_table.hpp. The rows of an image have the tokenizer's image token.
 // Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
 // Token i is a target if learned[i] is 1; first_learned[d] is the document's first target.
 //
@@ -65,7 +65,7 @@ struct PreparedImages {
   std::string processor;              ///< folder as given
   std::string processor_fingerprint;  ///< ImageModel::fingerprint()
   PassOrder resample_order = PassOrder::pillow13;
-  std::int32_t image_token = 0;  ///< token of the rows of images
+  std::int32_t image_token = 0;  ///< token at the positions that receive rows of images
   std::vector<ImageContainer> containers;
 };
 
@@ -98,7 +98,7 @@ struct PreparedIndex {
 /// Returns the bytes of an image's file. Errors name it: missing, damaged, of another size than when it was prepared.
 [[nodiscard]] Result<std::string> read_prepared_image(const std::filesystem::path& folder, const PreparedImages& images,
                                                       const ImagePlace& place, std::int64_t bytes);
-/// Returns the name of an image, for messages: "pictures/a.png", "rows.tar: a.png".
+/// Returns the name of an image, for messages: "images/a.png", "rows.tar: a.png".
 [[nodiscard]] std::string image_name(const PreparedImages& images, const ImagePlace& place);
 
 [[nodiscard]] Status write_prepared_index(const std::filesystem::path& folder, const PreparedIndex& index);

@@ -19,7 +19,7 @@ struct Record {
   std::string tools;                   ///< tools that a conversation offers, as a JSON list; empty: none
   std::string variables;               ///< template variables, as a JSON object; empty: none
   std::vector<std::size_t> unlearned;  ///< messages with weight 0
-  /// Images in the order of the messages. The contents of messages are then lists of parts, {"type": "image"} and
+  /// Images in the order of the messages. Contents are then lists of parts, {"type": "image"} and
   /// {"type": "text", "text": TEXT}; ChatMessage::content is their text.
   std::vector<RowImage> images;
   std::vector<std::size_t> image_messages;  ///< message of each image

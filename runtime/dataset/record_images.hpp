@@ -4,7 +4,7 @@
 // RI-1 (each once): every image of the row's columns, or of its archive, has one place in a message, and every place
 //       has an image. Otherwise the row is an error with both numbers.
 // RI-2 (order): a part {"type": "image"} without an image, and an <image> in a question's text, take the next image of
-//       the columns. If there is no such place, all images come before the first question, as in TRL.
+//       the columns. Without such a place, all images come before the first question, as in TRL.
 #pragma once
 
 #include <cstddef>

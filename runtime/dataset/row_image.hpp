@@ -35,7 +35,7 @@ struct RowImage {
 /// Reads an image; it takes content from `media`. The error (invalid_argument) begins with `where`.
 [[nodiscard]] Result<RowImage> read_row_image(const nlohmann::json& value, const std::string& where, RowMedia& media);
 
-/// Size of an image and of its file.
+/// An image's size, and the size of its file.
 struct FoundImage {
   ImageSize size;  ///< upright
   std::uint64_t bytes = 0;

@@ -20,7 +20,7 @@ struct ShardWriterOptions {
   bool conversations = false;
   std::uint64_t shard_tokens = std::uint64_t{16}
                                << 20;  ///< size at which a shard ends, with the document that reaches it
-  bool images = false;  ///< documents have images
+  bool images = false;                 ///< documents have images
 };
 
 /// Writes shards; holds the tokens of one shard. One thread.

@@ -63,8 +63,8 @@ void read_processor(const JobTable& data, DataConfig& out) {
   if (out.processor.empty()) return;
   for (const char* key : {"patch", "image_size", "max_image_size"}) {
     if (!data.has(key)) continue;
-    data.fail(key, "has no effect: the images are cut by the processor of data.processor = \"" +
-                       printable(out.processor) + "\"");
+    data.fail(
+        key, "has no effect: images are cut by the processor in data.processor = \"" + printable(out.processor) + "\"");
   }
   if (!prepared && out.tokenizer.empty()) out.tokenizer = out.processor;
 }
@@ -83,9 +83,10 @@ void read_pictures(const JobTable& data, DataConfig& out) {
   if (!llava && !noise) {
     refuse_for_kind(data, out.kind, {"patch", "image_size"}, "\"llava\" and \"synthetic_images\"");
   }
-  out.images = data.text("images", out.images,
-                         {"llava, and rows with `processor`: the folder of the images (PNG, JPEG, WebP); empty: `images` "
-                          "next to the file"});
+  out.images =
+      data.text("images", out.images,
+                {"llava, and rows with `processor`: the folder of the images (PNG, JPEG, WebP); empty: `images` "
+                 "next to the file"});
   out.validation_path = data.text("validation_path", out.validation_path,
                                   {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
   out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},

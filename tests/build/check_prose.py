@@ -24,7 +24,7 @@ LIMITS = (
     ("where", r"\bwhere\b", 0.8),
     ("behind/beside/likewise/alone/whole/own", r"\b(?:behind|beside|likewise|alone|whole|own)\b", 1.5),
     ("is no NOUN", r"\b(?:is|are|has|have)\sno\b(?!\s(?:longer|more)\b)", 0.4),
-    ("picture/processor/mend", r"\b(?:pictures?|processors?|mend(?:s|ed|ing)?)\b", 0.1),
+    ("picture/mend", r"\b(?:pictures?|mend(?:s|ed|ing)?)\b", 0.1),
     ("field comment that starts with no noun", r"///< (?:of|likewise|by|as|those|its)\b", 0),
     ("function comment that starts with no verb", r"^/// (?:Of|Whether|Likewise|Behind|As)\b", 0),
 )

@@ -178,7 +178,7 @@ TEST(ImageTexts, a_text_that_spells_the_image_token_is_refused) {
             "place");
 }
 
-/// As LLaVA's; its models stop at the tokenizer's end.
+/// LLaVA's template is one; its models stop at the tokenizer's end.
 TEST(ImageTexts, templates_without_an_end_get_the_tokenizers) {
   const TempFolder folder;
   const fs::path llava =

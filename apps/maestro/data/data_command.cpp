@@ -51,7 +51,7 @@ std::string length_line(const std::vector<PreparedShardFile>& shards) {
   return line;
 }
 
-/// Returns the text of tokens; runs of an image's tokens are counted.
+/// Returns tokens as text; a run of image tokens is followed by its length.
 std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer, const PreparedIndex& index) {
   if (!index.images) return tokenizer.decode(tokens);
   const std::int32_t image = index.images->image_token;

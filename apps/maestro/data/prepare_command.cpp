@@ -79,7 +79,7 @@ PrepareOptions prepare_options(const PrepareArguments& arguments) {
     throw JobError("prepare: give --tokenizer, or --model for conversations about images");
   }
   if (arguments.model.empty() && !arguments.images.empty()) {
-    throw JobError("prepare: --images has no effect without --model, whose processor reads images");
+    throw JobError("prepare: --images is of no use without --model, whose processor reads images");
   }
   const std::string& tokenizer = arguments.tokenizer.empty() ? arguments.model : arguments.tokenizer;
   options.tokenizer = tokenizer == "bytes" ? tokenizer : find_model(tokenizer).value_or_throw();

@@ -37,7 +37,8 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   }
   if (index_.images) open_images();
   if (!index_.images && !config.processor.empty() && config.mix.empty()) {
-    throw JobError(where + " was prepared without images, so data.processor has no effect; prepare it with --model " +
+    throw JobError(where +
+                   " was prepared without images, so data.processor is without effect; prepare it with --model " +
                    printable(config.processor));
   }
   std::uint64_t images = 0;
@@ -104,8 +105,9 @@ PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>&
     const auto containers = index_.images ? std::ssize(index_.images->containers) : 0;
     for (std::uint64_t image = 0; image < table.images(); ++image) {
       if (table.place(image).container < containers) continue;
-      throw JobError(printable((folder_ / shard.file).string()) + ": an image has no container; prepare the data again",
-                     ErrorCode::corrupt);
+      throw JobError(
+          printable((folder_ / shard.file).string()) + ": an image lacks its container; prepare the data again",
+          ErrorCode::corrupt);
     }
     side.first_image.push_back(images);
     images += table.images();
@@ -240,8 +242,8 @@ void PreparedCorpus::read_pictures(Split split, SampleId sample, std::span<float
   std::int64_t rows = 0, tile = 0;
   for (const NumberedImage& image : images) rows += image.image.encoder_rows;
   if (std::ssize(pixels) != rows * patch_columns() || std::ssize(places) != rows * 3) {
-    throw std::invalid_argument(std::to_string(rows) + " patches read into spans of " + std::to_string(pixels.size()) +
-                                " and " + std::to_string(places.size()));
+    throw std::invalid_argument(std::to_string(rows) + " rows read into spans with room for " +
+                                std::to_string(pixels.size()) + " and " + std::to_string(places.size()));
   }
   for (const NumberedImage& image : images) {
     const auto count = static_cast<std::size_t>(image.image.encoder_rows);

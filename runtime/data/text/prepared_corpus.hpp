@@ -75,7 +75,7 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   struct Side {
     std::vector<PreparedShardFile> shards;
     std::vector<std::uint64_t> first;        ///< first token of each shard in the split, then the number of tokens
-    std::vector<std::uint64_t> first_image;  ///< number of each shard's first image
+    std::vector<std::uint64_t> first_image;  ///< each shard's first image, counted through both splits
     std::uint64_t samples = 0;
     std::vector<std::uint64_t> begins;  ///< first token of each sample; empty with packing = "stream"
     std::vector<std::uint32_t> lengths;
