@@ -268,7 +268,7 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   std::vector<std::int32_t> words = out.prompt;
   std::erase(words, image_token);
   out.question = decode({}, words);
-  // Newlines between the tiles of an image remain of its text.
+  // Newlines between tiles remain from the text of an image.
   const auto twice = [](char left, char right) { return left == '\n' && right == '\n'; };
   out.question.erase(std::unique(out.question.begin(), out.question.end(), twice), out.question.end());
   out.answer = decode({}, std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
