@@ -72,7 +72,7 @@ std::string devices_of(const WorkloadSection& section) {
                      std::to_string(lane.size()) + " devices; an emulated section needs as many for each replica");
     }
     for (const int device : lane) {
-      names += (names.empty() ? "\"" : ", \"") + text_of({DeviceId::Kind::emulated, device, {}, true}) + "\"";
+      names += (names.empty() ? "\"" : ", \"") + text_of(DeviceId{DeviceId::Kind::emulated, device, {}, true}) + "\"";
     }
   }
   return "tensor = " + std::to_string(ranks) + "\ndevices = [" + names + "]\n";

@@ -6,7 +6,6 @@
 
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
-#include "runtime/dataset/kept_text.hpp"
 
 namespace maestro {
 
@@ -145,6 +144,22 @@ void RecordImages::drop_first_answers(Record& record) {
   record.repairs.push_back(RowNote::answer_dropped);
 }
 
+/// Divides a text at its markers, without the white space next to them.
+RecordImages::Parts RecordImages::split_at_markers(std::string_view text) {
+  constexpr std::string_view spaces = " \t\r\n";
+  Parts made;
+  for (bool first = true;; first = false) {
+    const std::size_t at = text.find(image_marker);
+    std::string_view piece = text.substr(0, at);
+    if (!first) piece.remove_prefix(std::min(piece.find_first_not_of(spaces), piece.size()));
+    if (at != text.npos) piece = piece.substr(0, piece.find_last_not_of(spaces) + 1);
+    if (!piece.empty()) made.push_back({false, std::string(piece), {}});
+    if (at == text.npos) return made;
+    made.push_back({true, {}, {}});
+    text.remove_prefix(at + image_marker.size());
+  }
+}
+
 Status RecordImages::split_markers(Record& record) {
   for (auto& [message, parts] : parts_) {
     const std::string& role = record.messages[message].role;
@@ -159,14 +174,7 @@ Status RecordImages::split_markers(Record& record) {
         made.push_back(std::move(part));
         continue;
       }
-      std::string_view left = part.text;
-      for (std::size_t at = left.find(image_marker); at != left.npos; at = left.find(image_marker)) {
-        if (const auto before = trimmed(left.substr(0, at)); !before.empty())
-          made.push_back({false, std::string(before), {}});
-        made.push_back({true, {}, {}});
-        left.remove_prefix(at + image_marker.size());
-      }
-      if (const auto after = trimmed(left); !after.empty()) made.push_back({false, std::string(after), {}});
+      for (Part& piece : split_at_markers(part.text)) made.push_back(std::move(piece));
     }
     parts = std::move(made);
   }

@@ -50,6 +50,7 @@ class RecordImages {
   using Parts = std::vector<Part>;
 
   [[nodiscard]] Result<Part> read_part(const nlohmann::json& value, const std::string& where);
+  [[nodiscard]] static Parts split_at_markers(std::string_view text);
   [[nodiscard]] Status split_markers(Record& record);
   void put_first(Record& record);
   void drop_last_questions(Record& record);

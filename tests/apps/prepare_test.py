@@ -11,6 +11,7 @@ import os
 import signal
 import tarfile
 import unittest
+from pathlib import Path
 
 from maestro_program import Run, SystemTest, language_model, text_corpus
 
@@ -277,6 +278,34 @@ class Shown(Prepared):
                 self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
                 if wanted != "job2.toml":
                     self.assertIn(wanted, finished.err)
+
+
+class Images(Prepared):
+    REFERENCES = Path(__file__).resolve().parents[1] / "dataset" / "references"
+
+    def test_conversations_about_images_are_prepared_and_shown(self):
+        rows = self.REFERENCES / "image_rows"
+        finished = self.call("prepare", rows / "list.json", "--model", self.REFERENCES / "images" / "smolvlm",
+                             "--validation", "0", "--out", "data")
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("  images      12", finished.out)
+        finished = self.call("data", "data", "--show", 1, "--verify")
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("<row_1_col_1><image> (4 times)", finished.out)
+        self.assertIn("What is in image 0?", finished.out)
+        self.assert_refused("--images is of no use without --model", "prepare", rows / "list.json", "--tokenizer",
+                            "bytes", "--images", rows, "--out", "refused")
+        self.assert_refused("give --tokenizer, or --model", "prepare", rows / "list.json", "--out", "refused")
+
+    def test_look_shows_tiles_rows_text_and_tokens(self):
+        model, image = self.REFERENCES / "images" / "idefics3", self.REFERENCES / "image_rows" / "images" / "a.png"
+        finished = self.call("look", model, image, "--tiles", "tiles")
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("tiles       10 tiles of 32 x 32 pixels: 3 rows of 3, and the whole image\n", finished.out)
+        self.assertIn("rows        160 of the encoder, 40 of the decoder\n", finished.out)
+        self.assertIn("<fake_token_around_image><row_1_col_1><image> (4 times)", finished.out)
+        self.assertEqual(len(list((self.folder / "tiles").glob("tile-*.png"))), 10)
+        self.assert_refused("does not exist", "look", model, "missing.png")
 
 
 class Ended(Prepared):

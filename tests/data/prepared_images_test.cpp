@@ -232,6 +232,19 @@ TEST_F(PreparedImagesOf, images_have_one_place_each) {
   EXPECT_EQ(refusal({{"text", "a text"}}).find("is a text, and data.processor") == std::string::npos, false);
 }
 
+TEST_F(PreparedImagesOf, markers_keep_their_place_in_a_question) {
+  const fs::path folder = prepare(json::array({{{"images", {"a.png", "a.png"}},
+                                                {"prompt", " Is <image>\nlike \n <image>  or not? "},
+                                                {"completion", "It is."}}}),
+                                  "out", "llava_onevision");
+  const PreparedCorpus corpus(folder, config());
+  const auto tokenizer = make_tokenizer((references / "images/llava_onevision").string());
+  const ConversationView view = corpus.view(Split::train, SampleId(0));
+  EXPECT_EQ(view.question, "user\n Islikeor not? \nassistant");  // the template writes images first
+  EXPECT_EQ(view.answer, "It is.");
+  EXPECT_EQ(view.pictures.size(), 2U);
+}
+
 TEST_F(PreparedImagesOf, parts_name_their_images_in_every_way) {
   const std::string encoded =
       "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR4nGPkPCHHwMAAAASkAPGz/khOAAAAAElFTkSuQmCC";
@@ -270,6 +283,29 @@ TEST_F(PreparedImagesOf, lists_of_llava_are_repaired_and_counted) {
   EXPECT_EQ(index_.counts["images"], 2U);
   EXPECT_EQ(corpus.view(Split::train, SampleId(0)).question, "User: Q\nAssistant:");
   EXPECT_EQ(corpus.view(Split::train, SampleId(2)).pictures.size(), 1U);
+}
+
+TEST_F(PreparedImagesOf, captions_in_archives_answer_their_images) {
+  const std::string image = contents(rows / "images/a.png");
+  PrepareOptions given = options(folder_.write(
+      "c.tar",
+      tar_of({{"1.0.png", image}, {"1.1.png", image}, {"1.txt", "Two times noise."}, {"1.json", "{\"width\": 40}"}})));
+  given.validation_fraction = 0;
+  const PreparedCorpus corpus(prepare(given, "out"), config());
+  const ConversationView view = corpus.view(Split::train, SampleId(0));
+  EXPECT_EQ(view.answer, "Two times noise.");
+  ASSERT_EQ(view.pictures.size(), 2U);
+  EXPECT_EQ(read_image(view.pictures[1]).value_or_throw(), image);
+  EXPECT_EQ(view.pictures[1].name, "1.1.png");
+  const json named{{"image", json::array({"x", "y"})}, {"messages", {question("Q"), answer("A")}}};
+  try {
+    (void)prepare(options(folder_.write("n.tar", tar_of({{"1.png", image}, {"1.json", named.dump()}}))), "named");
+    FAIL();
+  } catch (const JobError& error) {
+    EXPECT_NE(std::string(error.what()).find("1: it names 2 images, but its row in the archive has 1 image"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 /// PK-3.
@@ -366,6 +402,29 @@ TEST_F(PreparedImagesOf, mixtures_read_images_of_their_parts) {
   const MixedCorpus mix(std::move(parts));
   EXPECT_EQ(read(mix, Split::train, at), expected);
   EXPECT_EQ(mix.max_visual(), most);
+}
+
+TEST_F(PreparedImagesOf, a_job_prepares_its_rows_once) {
+  const PreparedCorpus expected(prepare(options(rows / "list.json"), "expected"), config());
+  DataConfig job = config();
+  job.kind = DataKind::llava;
+  job.path = (rows / "list.json").string();
+  job.processor = job.tokenizer = (references / "images/smolvlm").string();
+  job.validation_fraction = 0.3;
+  job.work_folder = (folder_.path() / "work").string();
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& line) { notes.push_back(line); };
+  EXPECT_EQ(open_corpus(job, 1, note)->fingerprint(), expected.fingerprint());
+  EXPECT_EQ(std::ranges::count_if(notes, [](const auto& line) { return line.starts_with("prepared 12 rows"); }), 1);
+  notes.clear();
+  job.kind = DataKind::chat;
+  (void)open_corpus(job, 1, note);
+  EXPECT_FALSE(notes.empty());  // another kind expects other rows
+  notes.clear();
+  (void)open_corpus(job, 1, note);
+  EXPECT_TRUE(notes.empty());
+  job.resample_order = ResampleOrder::horizontal;
+  EXPECT_NE(open_corpus(job, 1, note)->fingerprint(), expected.fingerprint());
 }
 
 TEST_F(PreparedImagesOf, threads_read_the_same_rows) {

@@ -13,17 +13,22 @@
 namespace maestro::fuzz {
 namespace {
 
-void use(const Row& row, std::optional<RecordFormat>& format) {
+void use(Row& row, std::optional<RecordFormat>& format, bool images) {
   if (!row.json) return;
   if (!format) {
-    Result<RecordFormat> made = format_of_row(row, "");
+    Result<RecordFormat> made = format_of_row(row, "", images);
     if (!accepted(made)) return;
     format = *std::move(made);
   }
   const Result<nlohmann::json> value = parse_json(row.content, row.where);
   if (!accepted(value)) return;
-  const Result<Record> record = format->read(*value, row.content);
-  if (accepted(record)) require(format->is_chat() == !record->messages.empty(), "conversations have messages");
+  const Result<Record> record = format->read(*value, row.content, std::move(row.media));
+  if (!accepted(record)) return;
+  require(format->is_chat() == !record->messages.empty(), "conversations have messages");
+  require(record->images.size() == record->image_messages.size(), "images are in messages");
+  for (const RowImage& image : record->images) {
+    if (!image.content.empty()) accepted(find_image(image, {}, {}));
+  }
 }
 
 void read(const std::filesystem::path& file) {
@@ -31,10 +36,13 @@ void read(const std::filesystem::path& file) {
   if (!accepted(kind)) return;
   require(accepted(check_kind_of_rows(file, *kind)) || *kind == RowFileKind::binary || *kind == RowFileKind::wide_text,
           "a file is refused by its kind");
-  std::optional<RecordFormat> format;
-  accepts([&] {
-    if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, [&](Row&& row) { use(row, format); }));
-  });
+  for (const bool images : {false, true}) {
+    std::optional<RecordFormat> format;
+    const RowSink sink = [&](Row&& row) { use(row, format, images); };
+    accepts([&] {
+      if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, sink, images));
+    });
+  }
   if (*kind != RowFileKind::webdataset) return;
   accepts([&] {
     read_conversations(file.string(), [](const std::string&, const Result<Conversation>& conversation) {

@@ -222,6 +222,33 @@ TEST(JobReader, keys_of_pictures_are_refused_where_the_corpus_has_none) {
               HasSubstr("belongs to kind = \"synthetic_images\""));
 }
 
+TEST(JobReader, an_image_processor_replaces_the_keys_of_patches) {
+  const std::string chat = "kind = \"chat\"\npath = \"x\"\nprocessor = \"model\"\n";
+  const DataConfig data =
+      read_data(root_of("[data]\n" + chat + "resample_order = \"horizontal\"\nimages = \"i\"").table("data"));
+  EXPECT_EQ(data.processor, "model");
+  EXPECT_EQ(data.tokenizer, "model");
+  EXPECT_EQ(data.images, "i");
+  EXPECT_EQ(data.resample_order, ResampleOrder::horizontal);
+  for (const std::string key : {"patch = 8", "image_size = 64", "max_image_size = 64"}) {
+    EXPECT_THAT(data_error(chat + key),
+                HasSubstr("has no effect: images are cut by the processor in data.processor = \"model\""));
+  }
+  EXPECT_THAT(data_error(chat + "validation_path = \"v\""), HasSubstr("belongs to kind = \"llava\""));
+  const std::string llava = "kind = \"llava\"\npath = \"x\"\nprocessor = \"model\"\n";
+  EXPECT_EQ(data_error(llava + "template = \"chatml\"\nlearn = \"last\"\npacking = \"documents\""), "(no error)");
+  EXPECT_THAT(data_error(llava + "validation_path = \"v\""),
+              HasSubstr("does not apply with data.processor, whose rows are split by validation_fraction"));
+  EXPECT_THAT(data_error("kind = \"chat\"\npath = \"x\"\nresample_order = \"pillow13\""),
+              HasSubstr("needs data.processor, whose images it resizes"));
+  EXPECT_THAT(data_error("kind = \"chat\"\npath = \"x\"\nimages = \"i\""), HasSubstr("or to rows with data.processor"));
+  EXPECT_THAT(data_error("kind = \"synthetic\"\nprocessor = \"model\""),
+              HasSubstr("does not apply to kind = \"synthetic\""));
+  EXPECT_EQ(data_error("kind = \"prepared\"\npath = \"x\"\nprocessor = \"model\""), "(no error)");
+  EXPECT_THAT(data_error("kind = \"prepared\"\npath = \"x\"\nprocessor = \"model\"\nimages = \"i\""),
+              HasSubstr("or to rows with data.processor"));
+}
+
 TEST(JobReader, picture_sizes_must_hold_whole_patches) {
   const std::string llava = "kind = \"llava\"\npath = \"x\"\n";
   EXPECT_EQ(data_error(llava + "tokenizer = \"folder\""), "(no error)");
