@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/python/python_section.hpp"
 
-#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <maestro/functions.hpp>
-#include <optional>
 #include <tuple>
+
+#include "apps/python/python_arrays.hpp"
 
 namespace maestro::python {
 
@@ -17,56 +17,10 @@ namespace nb = nanobind;
 
 namespace {
 
-using Array = nb::ndarray<nb::c_contig>;
 using PortTuple = std::tuple<std::string, std::string, std::int64_t, bool, std::string>;
 using ParameterTuple = std::tuple<std::string, std::vector<std::int64_t>, bool>;
 using MetricTuple = std::tuple<std::string, double, double>;
-
-nb::dlpack::dtype dlpack_of(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat), 16, 1};
-    case DType::i32:
-      return nb::dtype<std::int32_t>();
-    default:
-      return nb::dtype<float>();
-  }
-}
-
-std::optional<DType> dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {
-    if (name == name_of(dtype)) return dtype;
-  }
-  return std::nullopt;
-}
-
-std::optional<DType> dtype_of_array(const Array& array) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {
-    if (array.dtype() == dlpack_of(dtype)) return dtype;
-  }
-  return std::nullopt;
-}
-
-/// Returns an array over the tensor's memory, which outlives it. The caller holds the interpreter's lock.
-nb::object view_of(const Tensor& tensor) {
-  std::vector<std::size_t> shape;
-  for (int axis = 0; axis < tensor.shape().rank(); ++axis)
-    shape.push_back(static_cast<std::size_t>(tensor.shape()[axis]));
-  static std::byte nothing{};  // a tensor without rows may be without memory
-  void* const data = tensor.defined() ? tensor.raw() : &nothing;
-  const nb::capsule owner(data, [](void*) noexcept {});
-  return nb::cast(nb::ndarray<nb::array_api>(data, shape.size(), shape.data(), owner, nullptr,
-                                             dlpack_of(tensor.dtype()), nb::device::cpu::value));
-}
-
-std::string text_of(const Array& array) {
-  std::string text = "(";
-  for (std::size_t axis = 0; axis < array.ndim(); ++axis) {
-    text += (axis > 0 ? ", " : "") + std::to_string(array.shape(axis));
-  }
-  const auto dtype = dtype_of_array(array);
-  return std::string(dtype ? name_of(*dtype) : "another dtype") + " " + text + ")";
-}
+using LaterMetric = std::pair<std::string, nb::object>;
 
 /// Runs a call of a pass. Throws std::runtime_error with a line, or the complete traceback (YS-3).
 template <class Call>
@@ -81,6 +35,16 @@ auto traced(bool one_process, Call call) {
   } catch (const nb::cast_error&) {
     throw std::runtime_error("forward() of the section in Python returns a value of another type than documented");
   }
+}
+
+/// Arrays that copies of the pointer share; the last owner takes the interpreter's lock to let them go.
+using SharedArrays = std::shared_ptr<std::vector<Array>>;
+
+SharedArrays shared_arrays() {
+  return {new std::vector<Array>, [](std::vector<Array>* held) {
+            const nb::gil_scoped_acquire locked;
+            delete held;
+          }};
 }
 
 class PythonSection final : public Section {
@@ -114,10 +78,16 @@ class PythonSection final : public Section {
     bool kept = false;  // by the replica, for backward()
     std::vector<std::pair<Port, Var>> inputs;
     std::vector<std::pair<Port, Var>> outputs;
-    SharedObject arrays;  // the outputs' memory
+    SharedArrays arrays;  // the outputs' memory
   };
   [[nodiscard]] std::vector<Port> read_ports(const char* side) const;
+  void place(const SectionContext& context);
   void add_parameters(const SectionContext& context);
+  /// Runs a call of a pass on the section's device, in the order of the run's work (YS-4).
+  template <class Call>
+  auto compute(Call call) const;
+  [[nodiscard]] nb::object value_of(const Port& port, const Inputs& inputs) const;
+  void add_metrics(const nb::object& metrics, bool trains, Outputs& outputs) const;
   [[nodiscard]] nb::dict batch_of(const Inputs& inputs) const;
   [[nodiscard]] Tensor checked(const Port& port, const Array& array, std::int64_t rows) const;
   void backward(Tape& tape, KeptPass& pass) const;
@@ -125,13 +95,15 @@ class PythonSection final : public Section {
   std::string name_;
   bool one_process_;  // of the run
   SharedObject replica_;
+  const DeviceQueue* device_ = nullptr;  // the CUDA device; null: the CPU
   Ports ports_;
+  std::vector<std::string> host_inputs_;
   Parameters parameters_;
   double flops_per_row_ = 0;
   std::string description_, config_, fingerprint_;
   std::vector<std::string> notes_;
   std::int64_t passes_ = 0;
-  SharedObject last_arrays_;  // outputs of the last pass, which are read before the next
+  SharedArrays last_arrays_;  // outputs of the last pass, which are read before the next
 };
 
 PythonSection::PythonSection(const SectionContext& context, SharedObject replica, bool one_process)
@@ -144,10 +116,9 @@ PythonSection::PythonSection(const SectionContext& context, SharedObject replica
     config_ = nb::cast<std::string>(made.attr("config"));
     fingerprint_ = nb::cast<std::string>(made.attr("fingerprint"));
     notes_ = nb::cast<std::vector<std::string>>(made.attr("notes"));
+    host_inputs_ = nb::cast<std::vector<std::string>>(made.attr("host_inputs"));
   });
-  if (context.for_cuda || !context.memory().host()) {
-    throw JobError(name_ + ".devices: sections in Python compute on CPUs; leave devices out, or name cpu:K");
-  }
+  place(context);
   if (context.precision != DType::f32) {
     throw JobError(name_ +
                    ".precision: the module chooses its arithmetic, for example by torch.autocast; leave "
@@ -185,6 +156,25 @@ std::vector<Port> PythonSection::read_ports(const char* side) const {
   return ports;
 }
 
+void PythonSection::place(const SectionContext& context) {
+  if (!context.for_cuda && context.memory().host()) return;
+  const std::string key = name_ + ".devices";
+  const bool can = with_python(key, [&] { return nb::hasattr(replica_.get(), "place"); });
+  if (!can) {
+    throw JobError(key +
+                   ": this section in Python computes on CPUs: its replicas are without place(); leave devices out, " +
+                   "or name cpu:K");
+  }
+  if (context.meta) return;
+  device_ = queue_of(*context.ops);
+  if (device_ == nullptr) throw JobError(key + ": sections in Python compute on CPUs and CUDA devices");
+  with_python(key, [&] {
+    const auto wait = [device = device_] { device->wait(); };
+    replica_.get().attr("place")(device_->device(), reinterpret_cast<std::uintptr_t>(device_->stream()),
+                                 nb::cpp_function(wait, nb::call_guard<nb::gil_scoped_release>()));
+  });
+}
+
 void PythonSection::add_parameters(const SectionContext& context) {
   const auto declared = with_python("section '" + name_ + "' in Python", [&] {
     return nb::cast<std::vector<ParameterTuple>>(replica_.get().attr("parameters"));
@@ -206,8 +196,8 @@ void PythonSection::add_parameters(const SectionContext& context) {
   with_python("section '" + name_ + "' in Python", [&] {
     nb::dict values, gradients;
     for (const Parameter& parameter : parameters_.all()) {
-      values[parameter.name().c_str()] = view_of(parameter.value());
-      if (parameter.trained()) gradients[parameter.name().c_str()] = view_of(parameter.gradient());
+      values[parameter.name().c_str()] = view_of(parameter.value(), device_);
+      if (parameter.trained()) gradients[parameter.name().c_str()] = view_of(parameter.gradient(), device_);
     }
     replica_.get().attr("bind")(values, gradients);
   });
@@ -232,7 +222,12 @@ Tensor PythonSection::checked(const Port& port, const Array& array, std::int64_t
   const std::size_t last = array.ndim();
   const std::int64_t columns =
       last == 0 || (last == 1 && port.columns == 1) ? 1 : static_cast<std::int64_t>(array.shape(last - 1));
-  if (dtype_of_array(array) != port.dtype || columns != port.columns || elements != rows * port.columns) {
+  if (!is_on(device_, array)) {
+    throw std::runtime_error("forward() returns the output '" + port.name + "' in memory of " + place_of(array) +
+                             ", but the section computes on " +
+                             (device_ == nullptr ? "the CPU" : "cuda:" + std::to_string(device_->device())));
+  }
+  if (dtype_of(array) != port.dtype || columns != port.columns || elements != rows * port.columns) {
     throw std::runtime_error("forward() returns " + text_of(array) + " for the output '" + port.name + "', expected " +
                              std::string(name_of(port.dtype)) + " (" + std::to_string(rows) + ", " +
                              std::to_string(port.columns) + ")");
@@ -240,49 +235,89 @@ Tensor PythonSection::checked(const Port& port, const Array& array, std::int64_t
   return Tensor(array.data(), port.dtype, Shape{rows, port.columns});
 }
 
+template <class Call>
+auto PythonSection::compute(Call call) const {
+  const struct Current {  // also after a call that throws
+    const DeviceQueue* device;
+    ~Current() {
+      if (device != nullptr) device->make_current();
+    }
+  } current{device_};
+  if (device_ != nullptr) static_cast<void>(device_->stream());  // issues earlier calls (OQ-1)
+  return traced(one_process_, std::move(call));
+}
+
+nb::object PythonSection::value_of(const Port& port, const Inputs& inputs) const {
+  const Tensor& value = inputs[port.name].value();
+  const bool wants_host = device_ != nullptr && std::ranges::find(host_inputs_, port.name) != host_inputs_.end();
+  if (!wants_host) return view_of(value, device_);
+  const Tensor host = inputs.host(port.name);
+  return view_of(host, host.raw() == value.raw() ? device_ : nullptr);  // values from devices are only there
+}
+
+void PythonSection::add_metrics(const nb::object& metrics, bool trains, Outputs& outputs) const {
+  bool has_loss = false;
+  for (const nb::handle metric : metrics) {
+    if (nb::len(metric) == 3) {
+      const auto [name, sum, weight] = nb::cast<MetricTuple>(metric);
+      has_loss = has_loss || name == "loss";
+      outputs.metric(name, sum, weight);
+      continue;
+    }
+    auto [name, read] = nb::cast<LaterMetric>(metric);
+    has_loss = has_loss || name == "loss";
+    outputs.metric([name, read = SharedObject(std::move(read)), one_process = one_process_] {
+      return traced(one_process, [&] {
+        const auto [sum, weight] = nb::cast<std::pair<double, double>>(read.get()());
+        return MetricSum{name, sum, weight};
+      });
+    });
+  }
+  if (trains && !has_loss && std::ranges::none_of(ports_.outputs, &Port::differentiable)) {
+    throw std::runtime_error(
+        "the section is trained, but its pass reports no loss and none of its outputs is differentiable");
+  }
+}
+
 void PythonSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const auto pass = std::make_shared<KeptPass>(replica_, ++passes_);
-  traced(one_process_, [&] {
+  compute([&] {
     nb::dict given;
     for (const Port& port : ports_.inputs) {
       if (!inputs.has(port.name)) continue;
-      const Var& var = inputs[port.name];
-      given[port.name.c_str()] = view_of(var.value());
-      pass->inputs.emplace_back(port, var);
+      given[port.name.c_str()] = value_of(port, inputs);
+      pass->inputs.emplace_back(port, inputs[port.name]);
     }
     const nb::object answer = replica_.get().attr("forward")(pass->number, given, batch_of(inputs), tape.recording());
     pass->kept = tape.recording();
     const nb::object made = answer[0];
-    for (const auto& [name, sum, weight] : nb::cast<std::vector<MetricTuple>>(answer[1])) {
-      outputs.metric(name, sum, weight);
-    }
-    nb::list arrays;
+    add_metrics(answer[1], tape.recording() && !parameters_.all().empty(), outputs);
+    const SharedArrays arrays = shared_arrays();
     for (const Port& port : ports_.outputs) {
       if (!nb::cast<bool>(made.attr("__contains__")(port.name))) {
         throw std::runtime_error("forward() returns nothing for the output '" + port.name + "'");
       }
-      const auto array = nb::cast<Array>(made[port.name.c_str()]);
-      arrays.append(nb::cast(array));
-      const Tensor value = checked(port, array, inputs.layout(port.axis).rows());
+      arrays->push_back(nb::cast<Array>(made[port.name.c_str()]));
+      const Tensor value = checked(port, arrays->back(), inputs.layout(port.axis).rows());
       pass->outputs.emplace_back(port, tape.input(value, port.differentiable));
       outputs.set(port.name, pass->outputs.back().second);
     }
-    pass->arrays = last_arrays_ = SharedObject(std::move(arrays));
+    pass->arrays = last_arrays_ = arrays;
   });
   if (tape.recording()) tape.record_root([this, &tape, pass] { backward(tape, *pass); });
 }
 
 void PythonSection::backward(Tape& tape, KeptPass& pass) const {
   std::vector<std::pair<Var, Block>> gradients;
-  traced(one_process_, [&] {
+  compute([&] {
     nb::dict given, wanted;
     for (const auto& [port, var] : pass.outputs) {
-      if (port.differentiable && var.gradient().defined()) given[port.name.c_str()] = view_of(var.gradient());
+      if (port.differentiable && var.gradient().defined()) given[port.name.c_str()] = view_of(var.gradient(), device_);
     }
     for (const auto& [port, var] : pass.inputs) {
       if (!var.needs_gradient()) continue;
       gradients.emplace_back(var, tape.scratch(var.value().shape(), var.value().dtype()));
-      wanted[port.name.c_str()] = view_of(gradients.back().second.tensor());
+      wanted[port.name.c_str()] = view_of(gradients.back().second.tensor(), device_);
     }
     pass.kept = false;
     replica_.get().attr("backward")(pass.number, given, wanted);

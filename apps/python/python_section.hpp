@@ -7,6 +7,8 @@
 // YS-2 (checked outputs): an output of another name, dtype or shape than its port's is refused with all of these.
 // YS-3 (errors with their place): what Python raises ends the run with the traceback: in RunFailed.__cause__ if the run
 //      has one process, else in the error, because the processes end at once.
+// YS-4 (the run's stream): on a CUDA device, Python queues its work on the stream of the run's device, in the order of
+//      the run's work there, and nothing waits for the device. A library without streams calls wait() before it reads.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,10 +23,16 @@ namespace maestro::python {
 ///
 /// `open(name, seed, trained)` returns an object with: `inputs` and `outputs`, lists of (name, dtype, columns,
 /// differentiable, axis); `parameters`, a list of (name, shape, decayed), f32; `flops_per_row`, `description`,
-/// `config` (JSON), `fingerprint`, `notes`; initial(name, values), which fills an array; bind(values, gradients),
-/// arrays by name for the replica's life (gradients: None if it is frozen); forward(number, inputs, batch, keep) ->
-/// ({output: array}, [(metric, sum, weight)]); backward(number, output_gradients, input_gradients), which adds to the
-/// parameters' gradients and fills the inputs'; forget(number), instead of it; close().
+/// `config` (JSON), `fingerprint`, `notes`, `host_inputs` (names); initial(name, values), which fills an array of the
+/// CPU; bind(values, gradients), arrays by name for the replica's life (without gradients if it is frozen);
+/// forward(number, inputs, batch, keep) -> ({output: array}, [(metric, sum, weight)]); backward(number,
+/// output_gradients, input_gradients), which adds to the parameters' gradients and fills the inputs'; forget(number),
+/// instead of it; close().
+///
+/// A replica with place(device, stream, wait) may be on a CUDA device: the call precedes bind(), with the device's
+/// number, its cudaStream_t as a number, and a function that waits until the device has done the queued work. Arrays
+/// are then in the device's memory, except `host_inputs` that have arrived in the CPU's. forward() may return (metric,
+/// read) in place of a metric: read() returns (sum, weight) after the device has done the pass.
 class PythonSectionType {
  public:
   PythonSectionType(nanobind::object open, bool one_process) : open_(std::move(open)), one_process_(one_process) {}

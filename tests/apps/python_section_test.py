@@ -23,9 +23,9 @@ HEADS = f"""
     import sys
     sys.path.insert(0, {str(REPOSITORY / "tests/apps/python")!r})
 
-    def head_app(corpus, head, replicas=1, trunk=True, steps=8, settings=None, **options):
+    def head_app(corpus, head, replicas=1, trunk=True, steps=8, settings=None, train=None, **options):
         job = {{"name": "head", "train": {{"steps": steps, "schedule_steps": 8, "global_batch": 8, "validate_every": 4, "validation_samples": 4,
-                                           "checkpoint_every": 4, "out": "out"}},
+                                           "checkpoint_every": 4, "out": "out", **(train or {{}})}},
                "trunk": {{"layers": 1, "width": 8, "heads": 2, "positions": 16, "vocabulary": 32, "micro_batch": 4}},
                "head": {{"width": 8, "micro_batch": 2, "replicas": replicas, "lr": 1e-2, **(settings or {{}})}}}}
         app = maestro.App(job, **options)
@@ -162,7 +162,7 @@ class Failures(HeadTest):
         err = self.failing("""
                 def __init__(self, *given):
                     super().__init__(*given)
-                    self.inputs = [("hiden", "fp32", 8, True, False), ("targets", "i32", 1, False, False)]
+                    self.inputs = [("hiden", "fp32", 8, True, "tokens"), ("targets", "i32", 1, False, "tokens")]
         """)
         self.assertIn("JobError: section 'head' has no input port 'hidden'; did you mean 'hiden'?", err.splitlines()[-1])
         self.assertIn('    app.connect(body.port("hidden"), tail.port("hidden"))', err)
@@ -176,7 +176,7 @@ class Failures(HeadTest):
         err = self.failing("""
                 def __init__(self, *given):
                     super().__init__(*given)
-                    self.outputs = [("logits", "fp32", 5, True, False)]
+                    self.outputs = [("logits", "fp32", 5, True, "tokens")]
                 def forward(self, *given):
                     return {}, [("loss", 1.0, 1.0)]
         """)
@@ -192,13 +192,15 @@ class Failures(HeadTest):
 
 
 @unittest.skipUnless(PACKAGE and has_torch(), "no torch: name a Python with it in MAESTRO_TORCH_PYTHON")
-class TorchModule(SectionInPython):
-    HEAD = "from torch_head import TorchHead as Head\n"
-
+class TorchTest(HeadTest):
     def begin(self, script, *arguments):
         variables = {**os.environ, "PYTHONPATH": PACKAGE, "XDG_RUNTIME_DIR": str(self.folder)}
         return subprocess.Popen([TORCH, script, *arguments], cwd=self.folder, env=variables, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+class TorchModule(TorchTest, SectionInPython):
+    HEAD = "from torch_head import TorchHead as Head\n"
 
     def test_has_the_losses_of_the_same_arithmetic_without_torch(self):
         pure, torch = self.answer("""

@@ -172,7 +172,8 @@ class App:
         The class has ports(), a dictionary of Input and Output by name. forward() takes the inputs as arguments of their
         names, and a Batch as the argument `batch` if it has one; it returns a dictionary of outputs and of figures, which
         are tuples (sum, weight). The gradient of the figure "loss" trains the parameters with requires_grad. Keys of the
-        table that the constructor names are its arguments. Inputs must not be changed in place.
+        table that the constructor names are its arguments. Inputs must not be changed in place. With the key `devices`
+        the module and its arrays are on a CUDA device.
         """
         if isinstance(type, str):
             if "type" not in self._app.keys(name):

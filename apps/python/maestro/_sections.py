@@ -11,17 +11,19 @@ class Input:
     """An input port: (rows, columns). Rows are the tokens of the micro-batch's samples, which follow each other without
     padding; with `axis` "patches", the patches of their images; with "visual", the rows that a decoder receives for these
     images. `dtype`: "fp32", "bf16" or "i32". `differentiable`: gradients go back to the section that sends it; None: if
-    the dtype is a floating-point type."""
+    the dtype is a floating-point type. `host`: the value is in the CPU's memory also if the section is on a CUDA device;
+    without a wait only if a section on CPUs, or the corpus, sends it."""
 
     columns: int = 1
     dtype: str = "fp32"
     differentiable: Optional[bool] = None
     axis: str = "tokens"
+    host: bool = False
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output port; the fields are those of Input, and gradients come from the sections that receive it."""
+    """An output port; the fields are those of Input without `host`, and gradients come from the sections that receive it."""
 
     columns: int = 1
     dtype: str = "fp32"

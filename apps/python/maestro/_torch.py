@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch modules as sections that the run's process computes. Imported when an app has one, since it needs `torch`."""
 
+import contextlib
 import hashlib
 import inspect
+import itertools
 import json
 import threading
 
@@ -38,8 +40,9 @@ class Replica:
             self._module.requires_grad_(False)
         for name, each in self._trained.items():
             if each.dtype != torch.float32 or each.device.type != "cpu":
-                raise TypeError(f"parameter {name!r} is {each.dtype} on {each.device}; a run trains float32 on the CPU: "
-                                "convert the module, or freeze the parameter with requires_grad_(False)")
+                raise TypeError(f"the constructor makes parameter {name!r} as {each.dtype} on {each.device}; a run trains "
+                                "float32 that is made on the CPU, and moves it to the section's device: convert the module, "
+                                "or freeze the parameter with requires_grad_(False)")
         self._initial = {name: each.data for name, each in self._trained.items()}
         self.parameters = [(name, tuple(each.shape) or (1,), each.ndim > 1) for name, each in self._trained.items()]
         count = sum(each.numel() for each in self._module.parameters())
@@ -51,6 +54,7 @@ class Replica:
         buffers = sorted(set(self._module.state_dict()) - {name for name, _ in self._module.named_parameters()})
         self.notes = [f"checkpoints do not have buffer {buffers[0]!r} of the module"] if trained and buffers else []
         self._kept = {}
+        self._device, self._stream = torch.device("cpu"), None  # None: on the CPU
 
     def _read_ports(self):
         ports = self._module.ports() if hasattr(self._module, "ports") else None
@@ -64,6 +68,7 @@ class Replica:
             differentiable = port.dtype != "i32" if port.differentiable is None else port.differentiable
             (self.inputs if isinstance(port, Input) else self.outputs).append(
                 (name, port.dtype, port.columns, differentiable, port.axis))
+        self.host_inputs = [name for name, port in ports.items() if isinstance(port, Input) and port.host]
         self._output_names = {name for name, *_ in self.outputs}
         self._differentiable = {name for name, _, _, differentiable, _ in self.inputs if differentiable}
         arguments = inspect.signature(self._module.forward).parameters
@@ -78,7 +83,7 @@ class Replica:
         for name, value in self._module.state_dict().items():
             if isinstance(value, torch.Tensor):
                 digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-                digest.update(value.detach().contiguous().view(torch.uint8).numpy().data if value.ndim else
+                digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().data if value.ndim else
                               repr(value.item()).encode())
         return digest.hexdigest()
 
@@ -86,20 +91,79 @@ class Replica:
         into = torch.from_dlpack(values)
         into.copy_(self._initial[name].reshape(into.shape))
 
+    def place(self, device, stream, wait):
+        if torch.version.cuda is None:
+            raise RuntimeError(f"PyTorch {torch.__version__} is built without CUDA")
+        if not torch.cuda.is_available():
+            raise RuntimeError(f"PyTorch {torch.__version__} for CUDA {torch.version.cuda} can use no CUDA device here")
+        if device >= torch.cuda.device_count():
+            raise RuntimeError(f"PyTorch sees {torch.cuda.device_count()} CUDA devices, not cuda:{device}")
+        self._device = torch.device("cuda", device)
+        self._stream = torch.cuda.ExternalStream(stream, device=self._device)
+
+    @contextlib.contextmanager
+    def _working(self):
+        """Chooses the run's stream for PyTorch's work on a CUDA device (YS-4)."""
+        if self._stream is None:
+            yield
+            return
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            yield
+
     def bind(self, values, gradients):
+        with self._working():
+            for name, each in self._trained.items():
+                each.data = torch.from_dlpack(values[name]).reshape(each.shape)
+                each.grad = torch.from_dlpack(gradients[name]).reshape(each.shape)
+            if self._stream is not None:
+                self._move()
+
+    def _move(self):
+        """Moves what is not trained; the trained parameters are on the device."""
+        self._module.to(self._device)
+        parameters = dict(self._module.named_parameters())
         for name, each in self._trained.items():
-            each.data = torch.from_dlpack(values[name]).reshape(each.shape)
-            each.grad = torch.from_dlpack(gradients[name]).reshape(each.shape)
+            if parameters.get(name) is not each:
+                raise TypeError(f"{type(self._module).__name__}.to({str(self._device)!r}) replaces the parameter {name!r}, "
+                                "which the run trains")
+        for name, each in itertools.chain(parameters.items(), self._module.named_buffers()):
+            if each.device != self._device:
+                raise TypeError(f"{name!r} is on {each.device} after {type(self._module).__name__}.to({str(self._device)!r})")
 
     def forward(self, number, inputs, batch, keep):
-        if not hasattr(_threads, "limited"):
+        if self._stream is None and not hasattr(_threads, "limited"):
             torch.set_num_threads(1)  # a CPU device of a run is a core
             _threads.limited = True
         self._initial = {}
+        with self._working():
+            return self._forward(number, inputs, batch, keep)
+
+    def _input(self, name, value):
+        value = torch.from_dlpack(value)
+        return value.cpu() if name in self.host_inputs else value  # a copy, after a wait, only of what is on a device
+
+    def _output(self, value):
+        value = value.detach().contiguous()
+        # A capsule, because a tensor's __dlpack__() may order the default stream after this one.
+        return torch.utils.dlpack.to_dlpack(value) if self._stream is not None and value.device == self._device else value
+
+    def _metrics(self, figures):
+        """Returns (name, sum, weight); on a CUDA device (name, function), which reads a copy that the stream makes."""
+        if self._stream is None:
+            return [(name, _number(total), _number(weight)) for name, total, weight in figures]
+        def is_here(each):
+            return isinstance(each, torch.Tensor) and each.device == self._device
+
+        tensors = [each.detach().reshape(()).to(torch.float64) for _, *pair in figures for each in pair if is_here(each)]
+        copies = iter(torch.stack(tensors).to("cpu", non_blocking=True) if tensors else ())
+        later = [(name, [next(copies) if is_here(each) else _number(each) for each in pair]) for name, *pair in figures]
+        return [(name, lambda pair=pair: tuple(float(each) for each in pair)) for name, pair in later]
+
+    def _forward(self, number, inputs, batch, keep):
         training = batch["training"] and bool(self._trained)
         if self._module.training != training:
             self._module.train(training)
-        given = {name: torch.from_dlpack(value) for name, value in inputs.items()}
+        given = {name: self._input(name, value) for name, value in inputs.items()}
         if keep:
             for name in self._differentiable & given.keys():
                 given[name].requires_grad_(True)
@@ -113,15 +177,14 @@ class Replica:
         if not isinstance(made, dict):
             raise TypeError(f"forward() returns a {type(made).__name__}; expected a dictionary of outputs, and of figures as "
                             "(sum, weight)")
-        outputs, metrics, loss = {}, [], None
+        outputs, figures, loss = {}, [], None
         for name, value in made.items():
             if name in self._output_names:
                 outputs[name] = value
             elif isinstance(value, tuple) and len(value) == 2:
-                total, weight = value
                 if name == "loss":
-                    loss = total
-                metrics.append((name, _number(total), _number(weight)))
+                    loss = value[0]
+                figures.append((name, *value))
             else:
                 raise TypeError(f"forward() returns {name!r}, which is not an output of ports(); a figure is a tuple (sum, weight)")
         if keep and self._trained and loss is not None and not getattr(loss, "requires_grad", False):
@@ -129,9 +192,13 @@ class Replica:
                             "and is not detached, in the tuple (sum, weight)")
         if keep:
             self._kept[number] = given, outputs, loss, batch["loss_scale"]
-        return {name: value.detach().contiguous() for name, value in outputs.items()}, metrics
+        return {name: self._output(value) for name, value in outputs.items()}, self._metrics(figures)
 
     def backward(self, number, output_gradients, input_gradients):
+        with self._working():
+            self._backward(number, output_gradients, input_gradients)
+
+    def _backward(self, number, output_gradients, input_gradients):
         given, outputs, loss, scale = self._kept.pop(number)
         ends, seeds = [], []
         for name, gradient in output_gradients.items():
@@ -152,9 +219,10 @@ class Replica:
 
     def close(self):
         self._kept.clear()
-        for each in self._trained.values():  # the run's memory ends
-            each.grad = None
-            each.data = each.data.clone()
+        with self._working():
+            for each in self._trained.values():  # the run's memory ends
+                each.grad = None
+                each.data = each.data.to("cpu", copy=True)
 
 
 def opener(make, settings):

@@ -9,6 +9,7 @@ namespace maestro::cuda {
 TableMaker cuda_tables() {
   return [](const TableSite& site) -> std::unique_ptr<OperatorTable> {
     CudaTableOptions options;
+    options.device = site.device;
     options.stream = site.stream;
     options.multiprocessors = site.multiprocessors;
     options.memory = &site.memory;

@@ -4,7 +4,7 @@
 // RT-1 (same work): a pass (OperatorTable::repeat) queues the same work in the same order as its calls would if
 //       they were issued separately.
 // RT-2 (calls that cannot wait): a call that cannot wait until the pass has made all of its calls ends the collecting:
-//       the collected calls are issued, and every later call at once.
+//       the collected calls are issued, and every later call at once. So does a question for the stream (OQ-1).
 // RT-3 (plain calls): if nothing repeats, or graphs do not pay, calls are issued as they come (GP-1, GP-4).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #include "runtime/device/cuda/operator_calls.hpp"
 #include "runtime/device/graph_policy.hpp"
-#include "runtime/ops/operator_table.hpp"
+#include "runtime/ops/device_queue.hpp"
 
 namespace maestro::cuda {
 
@@ -27,11 +27,12 @@ struct RepeatingSite {
   std::size_t most_plain = GraphPolicyOptions().most_plain;
 };
 
-/// Wraps a table whose weights are PlainWeights; has its threads and errors.
-class RepeatingTable final : public DispatchingTable<RepeatingTable> {
+/// Wraps a table with a queue whose weights are PlainWeights; has its threads and errors.
+class RepeatingTable final : public DispatchingTable<RepeatingTable>, public DeviceQueue {
  public:
   RepeatingTable(std::unique_ptr<const OperatorTable> table, const RepeatingSite& site)
       : table_(std::move(table)),
+        queue_(*queue_of(*table_)),
         graphs_(site.graphs),
         calls_(*table_, site.pinned, site.stream),
         places_(site.most_plain) {}
@@ -48,6 +49,16 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable> {
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_->attention_refusal(shape);
   }
+  [[nodiscard]] int device() const override { return queue_.device(); }
+  [[nodiscard]] void* stream() const override {
+    issue_collected();
+    return queue_.stream();
+  }
+  void wait() const override {
+    issue_collected();
+    queue_.wait();
+  }
+  void make_current() const noexcept override { queue_.make_current(); }
 
   /// Collects the call during a pass, or passes it to the table.
   template <class Op>
@@ -55,7 +66,7 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable> {
     if constexpr (collectable<Op>) {
       if (collecting_ && !of_group(op)) return calls_.add(op);
     }
-    if (std::exchange(collecting_, false)) calls_.issue();  // RT-2
+    issue_collected();
     return table_->run(op);
   }
 
@@ -70,9 +81,13 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable> {
     if constexpr (requires { op.part.group; }) return op.part.group != nullptr;
     return false;
   }
+  void issue_collected() const {
+    if (std::exchange(collecting_, false)) calls_.issue();  // RT-2
+  }
   void end() const;
 
   std::unique_ptr<const OperatorTable> table_;
+  const DeviceQueue& queue_;  // the table's
   // State that passes change through the constant interface.
   GraphCache& graphs_;
   mutable OperatorCalls calls_;

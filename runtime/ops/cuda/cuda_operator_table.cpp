@@ -56,6 +56,14 @@ CudaOperatorTable::Engines::Engines(const CudaTableOptions& options)
 CudaOperatorTable::CudaOperatorTable(const CudaTableOptions& options)
     : options_(options), engines_(std::make_unique<Engines>(options)) {}
 
+void CudaOperatorTable::wait() const {
+  check(cudaStreamSynchronize(options_.stream), "cudaStreamSynchronize");
+}
+
+void CudaOperatorTable::make_current() const noexcept {
+  static_cast<void>(cudaSetDevice(options_.device));
+}
+
 void CudaOperatorTable::say_once(const std::string& refusal) const {
   constexpr std::size_t most = 8;  // reasons contain figures of the micro-batch
   auto& reported = engines_->refusals_reported;

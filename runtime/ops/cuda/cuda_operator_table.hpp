@@ -24,11 +24,12 @@
 #include "runtime/ops/cuda/pinned_staging.hpp"
 #include "runtime/ops/cuda/products/lt_products.hpp"
 #include "runtime/ops/cuda/workspace.hpp"
-#include "runtime/ops/operator_table.hpp"
+#include "runtime/ops/device_queue.hpp"
 
 namespace maestro::cuda {
 
 struct CudaTableOptions {
+  int device = 0;  ///< number of the device, which is current
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;        ///< multiprocessors that the stream may use
   MemorySpace* memory = nullptr;  ///< memory of the device; outlives the table
@@ -43,7 +44,7 @@ struct CudaTableOptions {
 
 /// Thread-safety: only the device's thread, or others while no work is queued. The device must be current. Errors:
 /// DeviceError.
-class CudaOperatorTable final : public OperatorTable {
+class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
  public:
   explicit CudaOperatorTable(const CudaTableOptions& options);
   CudaOperatorTable(const CudaOperatorTable&) = delete;
@@ -51,6 +52,10 @@ class CudaOperatorTable final : public OperatorTable {
 
   [[nodiscard]] MemorySpace& memory() const override { return *options_.memory; }
   [[nodiscard]] bool takes_plain_weights() const override { return true; }
+  [[nodiscard]] int device() const override { return options_.device; }
+  [[nodiscard]] void* stream() const override { return options_.stream; }
+  void wait() const override;
+  void make_current() const noexcept override;
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                      std::unique_ptr<PackedWeight> reuse) const override;
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override;

@@ -17,13 +17,13 @@ def integers(array):
 class Replica:
     def __init__(self, width, vocabulary=32):
         self.width, self.vocabulary = width, vocabulary
-        self.inputs = [("hidden", "fp32", width, True, False), ("targets", "i32", 1, False, False)]
+        self.inputs = [("hidden", "fp32", width, True, "tokens"), ("targets", "i32", 1, False, "tokens")]
         self.outputs = []
         self.parameters = [("weight", (vocabulary, width), True)]
         self.flops_per_row = 2.0 * width * vocabulary
         self.description = "an output layer in Python"
         self.config = json.dumps({"model_type": "python", "settings": {"width": width, "vocabulary": vocabulary}})
-        self.fingerprint, self.notes, self.kept = "", [], {}
+        self.fingerprint, self.notes, self.host_inputs, self.kept = "", [], [], {}
 
     def initial(self, name, values):
         values = floats(values)

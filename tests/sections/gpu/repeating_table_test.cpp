@@ -13,6 +13,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/cuda/cuda_tables.hpp"
+#include "runtime/ops/device_queue.hpp"
 #include "tests/support/fake_cuda/host_cuda.hpp"
 
 namespace maestro::cuda {
@@ -217,6 +218,38 @@ TEST_F(RepeatingTableTest, a_call_that_cannot_wait_ends_the_collecting_and_nothi
     EXPECT_EQ(found.front(), run == 1 ? 3.0F : run == 2 ? 8.0F : 19.0F);
   }
   EXPECT_EQ(graphs(), 0u);
+}
+
+TEST_F(RepeatingTableTest,
+       work_of_another_library_comes_after_earlier_calls_of_the_pass_and_before_later_ones) {  // OQ-1
+  const DeviceQueue* const queue = queue_of(ops());
+  ASSERT_NE(queue, nullptr);
+  EXPECT_EQ(queue->device(), 0);
+  const Tensor a = tensor(0, {rows, width}), b = tensor(1, {rows, width});
+  for (int run = 1; run <= 3; ++run) {
+    write(a, std::vector<float>(rows * width, 1.0F));
+    write(b, std::vector<float>(rows * width, 0.0F));
+    ops().repeat(place, [&] {
+      ops().run(Add{.a = a, .b = a, .out = a});
+      ASSERT_EQ(queue->stream(), device_->stream());
+      ASSERT_EQ(cudaMemcpyAsync(b.raw(), a.raw(), a.bytes(), cudaMemcpyDeviceToDevice, device_->stream()), cudaSuccess);
+      ops().run(Add{.a = a, .b = b, .out = a});
+    });
+    EXPECT_EQ(values_of(b).front(), 2.0F) << run;
+    EXPECT_EQ(values_of(a).front(), 4.0F) << run;
+  }
+}
+
+TEST_F(RepeatingTableTest, waiting_for_the_queue_completes_the_calls_of_the_pass) {  // OQ-1
+  const Tensor a = tensor(0, {rows, width});
+  write(a, std::vector<float>(rows * width, 1.0F));
+  ops().repeat(place, [&] {
+    ops().run(Add{.a = a, .b = a, .out = a});
+    queue_of(ops())->wait();
+    std::vector<float> found(rows * width);
+    device_->memory().read(reinterpret_cast<std::byte*>(found.data()), a.raw(), a.bytes());
+    EXPECT_EQ(found.front(), 2.0F);
+  });
 }
 
 TEST_F(RepeatingTableTest, a_pass_that_throws_leaves_its_calls_out_and_the_next_one_is_whole) {
