@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import tomllib
 import unittest
 
 from maestro_program import SystemTest, decoder, language_model
@@ -58,6 +59,8 @@ class Distill(SystemTest):
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertEqual(len(re.findall(r"apps/distill/texts: 2 text files .*: 1147971 tokens \(bytes\)", finished.out)), 2)
         self.assertIn("distillation gains", finished.out)
+        job = tomllib.loads((REPOSITORY / "apps/distill/distill.toml").read_text())
+        self.assertTrue((self.folder / job["teacher"]["weights"] / "config.json").is_file(), "the job finds its teacher")
 
     def test_the_bundled_texts_are_those_of_their_note(self):
         folder = REPOSITORY / "apps/distill"
