@@ -81,16 +81,21 @@ def patch(file, names, folders):
     output_of("patchelf", "--set-rpath", ":".join(folders), file)
 
 
-def licence_files(library):
-    """Returns {name: file} of the licence texts for a library of a Debian package, or of a Python package."""
-    for place in (library, Path(str(library).removeprefix("/usr"))):
-        owner = subprocess.run(["dpkg-query", "-S", place], check=False, capture_output=True, text=True).stdout
-        if owner:
-            package = owner.partition(":")[0]
-            copyright_file = Path("/usr/share/doc") / package / "copyright"
-            common = re.findall(r"/usr/share/common-licenses/([\w.+-]*\w)", copyright_file.read_text("utf-8", "replace"))
-            texts = {f"common-licenses/{name}": Path("/usr/share/common-licenses") / name for name in common}
-            return {f"{package}/copyright": copyright_file} | {name: file for name, file in texts.items() if file.is_file()}
+def debian_packages(libraries):
+    """Returns {path: package} of the libraries that Debian packages have, from one query, which reads every package's list."""
+    places = {name: library for library in libraries for name in (str(library), str(library).removeprefix("/usr"))}
+    found = subprocess.run(["dpkg-query", "-S", *places], check=False, capture_output=True, text=True).stdout
+    return {places[place]: packages.partition(":")[0]
+            for packages, _, place in (line.partition(": ") for line in found.splitlines()) if place in places}
+
+
+def licence_files(library, package):
+    """Returns {name: file} of the licence texts for a library of a Debian package, or of a Python package (None)."""
+    if package:
+        copyright_file = Path("/usr/share/doc") / package / "copyright"
+        common = re.findall(r"/usr/share/common-licenses/([\w.+-]*\w)", copyright_file.read_text("utf-8", "replace"))
+        texts = {f"common-licenses/{name}": Path("/usr/share/common-licenses") / name for name in common}
+        return {f"{package}/copyright": copyright_file} | {name: file for name, file in texts.items() if file.is_file()}
     package = library.parent.name
     texts = {f"{package}/{text.name}": text for text in library.parent.parent.glob(f"{package}-*.dist-info/**/LICENSE*")}
     return texts or sys.exit(f"wheel.py: {library} belongs to no package with a licence")
@@ -141,8 +146,9 @@ def write_about(tree, module, copied):
     tag = f"cp{python}-cp{python}-manylinux_{libc}_{machine}"
     name = f"{project['name'].replace('-', '_')}-{project['version']}"
     texts = {"LICENSE": ROOT / "LICENSE"}
+    packages = debian_packages(copied)
     for library in copied:
-        texts |= {f"licenses/{text}": file for text, file in licence_files(library).items()}
+        texts |= {f"licenses/{text}": file for text, file in licence_files(library, packages.get(library)).items()}
     about, scripts = tree / f"{name}.dist-info", tree / f"{name}.data/scripts"
     for text, file in texts.items():
         (about / text).parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +174,7 @@ def pack(tree, wheel):
     files = {file.relative_to(tree).as_posix(): file for file in tree.rglob("*") if file.is_file()}
     about = wheel.name.split("-cp")[0] + ".dist-info"
     record = ""
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(wheel, "w") as archive:
         def add(name, content, mode=0o644):
             entry = zipfile.ZipInfo(name)  # of 1980
             entry.external_attr, entry.compress_type = (0o100000 | mode) << 16, zipfile.ZIP_DEFLATED

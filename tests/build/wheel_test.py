@@ -38,25 +38,27 @@ SOURCES = {
 
 @unittest.skipIf(TOOLS, f"not installed: {', '.join(TOOLS)}")
 class WheelTest(unittest.TestCase):
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.top = Path(folder.name).resolve()
+        cls.addClassCleanup(folder.cleanup)
+        cls.top = Path(folder.name).resolve()
 
-    def make(self, build, into=".", status=0, **variables):
-        folder = self.top / into
+    @classmethod
+    def make(cls, build, into=".", status=0):
+        folder = cls.top / into
         folder.mkdir(exist_ok=True)
-        done = subprocess.run([sys.executable, "-B", SCRIPT, build, folder], env={**os.environ, **variables}, check=False,
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, status, done.stderr)
+        done = subprocess.run([sys.executable, "-B", SCRIPT, build, folder], check=False, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
         return done.stderr if status else Path(done.stdout.strip())
 
     def install(self, wheel):
         """Returns the folder of a new environment that has only the wheel."""
         folder = self.top / "environment"
-        venv.create(folder, with_pip=True)
-        done = self.run_in(folder, "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
-        self.assertIn("Successfully installed maestro-runtime", done)
+        venv.create(folder)
+        done = subprocess.run([sys.executable, "-m", "pip", "--python", folder, "install", "--no-index", "--no-deps", "--no-compile",
+                               "--disable-pip-version-check", wheel], check=False, capture_output=True, text=True)
+        self.assertIn("Successfully installed maestro-runtime", done.stdout, done.stderr)
         return folder
 
     def run_in(self, environment, program, *arguments):
@@ -78,38 +80,47 @@ class WheelTest(unittest.TestCase):
 
 
 class SmallPackage(WheelTest):
-    def setUp(self):
-        super().setUp()
-        self.build, self.other = self.top / "build", self.top / "site/one"
-        for folder in (self.build / "bin", self.build / "lib/maestro", self.build / "python/maestro", self.other,
-                       self.top / "site/one-1.0.dist-info", self.build / "share/maestro", self.build / "share/man",
-                       self.build / "share/doc"):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.build, cls.other = cls.top / "build", cls.top / "site/one"
+        for folder in (cls.build / "bin", cls.build / "lib/maestro", cls.build / "python/maestro", cls.other,
+                       cls.top / "site/one-1.0.dist-info", cls.build / "share/maestro", cls.build / "share/man",
+                       cls.build / "share/doc"):
             folder.mkdir(parents=True)
-        (self.top / "site/one-1.0.dist-info/LICENSE").write_text("free\n")
-        (self.build / "share/maestro/slurm.sh").write_text("#!/bin/sh\n")
-        (self.build / "share/man/maestro.1").write_text("page\n")
-        (self.build / "share/doc/changelog").write_text("the time of the build\n")
-        (self.build / "cmake_install.cmake").write_text("".join(
+        (cls.top / "site/one-1.0.dist-info/LICENSE").write_text("free\n")
+        (cls.build / "share/maestro/slurm.sh").write_text("#!/bin/sh\n")
+        (cls.build / "share/man/maestro.1").write_text("page\n")
+        (cls.build / "share/doc/changelog").write_text("the time of the build\n")
+        (cls.build / "cmake_install.cmake").write_text("".join(
             f'file(INSTALL DESTINATION "${{CMAKE_INSTALL_PREFIX}}" USE_SOURCE_PERMISSIONS TYPE DIRECTORY FILES '
-            f'"{self.build}/{part}")\n' for part in ("bin", "lib", "share")))
-        (self.build / "python/maestro/__init__.py").write_text("")
-        self.compile("two", self.other / "libtwo.so.2", "-shared", "-Wl,-soname,libtwo.so.2")
-        self.compile("one", self.other / "libone.so.1", "-shared", "-Wl,-soname,libone.so.1", self.other / "libtwo.so.2")
-        own = self.build / "lib/maestro/libmaestro.so"
-        self.compile("maestro", own, "-shared", "-Wl,-soname,libmaestro.so", self.other / "libone.so.1")
-        self.compile("_core", self.build / f"python/maestro/_core{SUFFIX}", "-shared", own)
-        self.compile("program", self.build / "bin/maestro", own)
+            f'"{cls.build}/{part}")\n' for part in ("bin", "lib", "share")))
+        (cls.build / "python/maestro/__init__.py").write_text("")
+        cls.compile("two", cls.other / "libtwo.so.2", "-shared", "-Wl,-soname,libtwo.so.2")
+        cls.compile("one", cls.other / "libone.so.1", "-shared", "-Wl,-soname,libone.so.1", cls.other / "libtwo.so.2")
+        own = cls.build / "lib/maestro/libmaestro.so"
+        cls.compile("maestro", own, "-shared", "-Wl,-soname,libmaestro.so", cls.other / "libone.so.1")
+        cls.compile("_core", cls.build / f"python/maestro/_core{SUFFIX}", "-shared", own)
+        cls.compile("program", cls.build / "bin/maestro", own)
+        cls.wheel = cls.make(cls.build)
 
-    def compile(self, name, file, *options):
-        source = self.top / f"{name}.c"
+    @classmethod
+    def compile(cls, name, file, *options):
+        source = cls.top / f"{name}.c"
         source.write_text(SOURCES[name])
-        subprocess.run(["cc", "-fPIC", source, *options, "-o", file, f"-Wl,-rpath,{self.other}:{self.build}/lib/maestro",
+        subprocess.run(["cc", "-fPIC", source, *options, "-o", file, f"-Wl,-rpath,{cls.other}:{cls.build}/lib/maestro",
                         "-Wl,--disable-new-dtags"], check=True)
 
+    def hide(self, path):
+        """Moves a file or a folder away until the end of the test."""
+        hidden = path.rename(self.top / f"hidden-{path.name}")
+        self.addCleanup(hidden.rename, path)
+        return hidden
+
     def test_runs_where_its_libraries_are_missing(self):
-        environment = self.install(self.make(self.build))
-        shutil.rmtree(self.other)
-        shutil.rmtree(self.build)
+        environment = self.install(self.wheel)
+        self.hide(self.other)
+        self.hide(self.build)
         self.assertEqual(self.run_in(environment, "maestro", "an argument"), "42 an argument\n")
         (site,) = environment.glob("lib/python*/site-packages")
         self.assert_needs_only_the_system(site)
@@ -119,7 +130,7 @@ class SmallPackage(WheelTest):
         self.assertTrue(os.access(site / "maestro/_program/share/maestro/slurm.sh", os.X_OK))
 
     def test_names_its_libraries_by_their_content(self):
-        with zipfile.ZipFile(self.make(self.build)) as wheel:
+        with zipfile.ZipFile(self.wheel) as wheel:
             names = wheel.namelist()
         digest = hashlib.sha256((self.other / "libone.so.1").read_bytes()).hexdigest()[:8]
         self.assertIn(f"maestro_runtime.libs/libone-{digest}.so.1", names)
@@ -127,7 +138,7 @@ class SmallPackage(WheelTest):
         self.assertFalse([name for name in names if SYSTEM.match(Path(name).name) or "share/doc" in name])
 
     def test_states_name_python_system_and_licences(self):
-        made = self.make(self.build)
+        made = self.wheel
         version = re.search(r'^version = "(.*)"', (ROOT / "apps/python/pyproject.toml").read_text(), re.MULTILINE)[1]
         python, libc = "cp%d%d" % sys.version_info[:2], os.confstr("CS_GNU_LIBC_VERSION").split()[1].replace(".", "_")
         tag = f"{python}-{python}-manylinux_{libc}_{os.uname().machine}"
@@ -148,16 +159,15 @@ class SmallPackage(WheelTest):
                 self.assertEqual((digest, size), ("sha256=" + expected, str(len(content))))
 
     def test_has_the_same_bytes_each_time(self):
-        first, second = self.make(self.build, "first"), self.make(self.build, "second")
-        self.assertEqual(first.read_bytes(), second.read_bytes())
+        self.assertEqual(self.wheel.read_bytes(), self.make(self.build, "again").read_bytes())
 
     def test_that_cannot_be_made_has_a_line_with_the_reason(self):
-        (self.other / "libtwo.so.2").rename(self.top / "elsewhere")
+        hidden = self.hide(self.other / "libtwo.so.2")
         self.assertRegex(self.make(self.build, status=1), r"^wheel.py: \S+ needs libtwo.so.2, which is not found\n$")
-        (self.top / "elsewhere").rename(self.other / "libtwo.so.2")
-        (self.top / "site/one-1.0.dist-info/LICENSE").unlink()
+        shutil.copy(hidden, self.other / "libtwo.so.2")
+        self.hide(self.top / "site/one-1.0.dist-info/LICENSE")
         self.assertRegex(self.make(self.build, status=1), r"^wheel.py: \S+/lib(one|two).so.\d belongs to no package with a licence\n$")
-        (self.build / f"python/maestro/_core{SUFFIX}").unlink()
+        self.hide(self.build / f"python/maestro/_core{SUFFIX}")
         self.assertRegex(self.make(self.build, status=1), r"^wheel.py: \S+/python/maestro has 0 Python modules; expected 1\n$")
 
 
