@@ -29,8 +29,8 @@ struct ModelFolder {
 /// model. Errors name the file and the first tensor at fault.
 [[nodiscard]] Result<MadeModel> merge_adapters(const StoredSection& adapters, const AdapterConfig& config);
 
-/// Writes a complete vision-language model (ExportOptions::complete): its files of weights, with the values of sections
-/// that are parts of it, and its other files.
+/// Writes a complete vision-language model (ExportOptions::complete): its weights, with the values of the sections that
+/// are its parts, and its other files.
 [[nodiscard]] Status write_complete_model(const std::vector<StoredSection>& parts,
                                           const std::filesystem::path& complete, const std::filesystem::path& to,
                                           ExportedModel& model);

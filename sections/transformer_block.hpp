@@ -39,8 +39,8 @@ struct BlockOptions {
   AttentionOptions attention;  ///< attention of the tensor rank's heads, which all its context ranks share
   NormTerms norm;
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
-  GluGate gate = GluGate::silu;          ///< of gated networks
-  GeluKind activation = GeluKind::tanh;  ///< of other networks
+  GluGate gate = GluGate::silu;          ///< activation of gated networks
+  GeluKind activation = GeluKind::tanh;  ///< activation of other networks
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
   const AttentionCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups

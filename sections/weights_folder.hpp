@@ -21,8 +21,8 @@ namespace maestro {
 /// does not exist.
 [[nodiscard]] std::string read_weights_folder(const JobTable& section);
 
-/// The weights of a model, or of a part of a vision-language model: then under the part's names, and a tensor of no
-/// known part is refused (part_name()). Tensors are views into this object's mapped files. Thread-safe.
+/// The weights in a model's folder. In a vision-language model's folder only the tensors of one part have names
+/// (part_name()), and an unknown tensor is refused. Tensors are views into this object's mapped files. Thread-safe.
 class WeightsFolder {
  public:
   /// Opens model.safetensors, or else the files that model.safetensors.index.json names, or else every
@@ -53,8 +53,8 @@ class WeightsFolder {
   /// Returns the changes that give the tensors with these full names other values. A token table that is stored twice
   /// changes twice. Errors: not_found, with the nearest name.
   [[nodiscard]] Result<std::vector<Change>> changes(const std::vector<NamedTensor>& tensors) const;
-  /// Copies the files of weights to `to` with changes, also of other parts of the folder; changed tensors keep their
-  /// dtypes. Errors as SafetensorsFile::copy_changed.
+  /// Copies the files of weights to `to` with changes, also those for other parts; changed tensors keep their dtypes.
+  /// Errors as SafetensorsFile::copy_changed.
   [[nodiscard]] Status copy_changed(const std::filesystem::path& to, const std::vector<Change>& changes) const;
   [[nodiscard]] std::size_t files() const { return files_.size(); }
   [[nodiscard]] std::uint64_t bytes() const;  ///< bytes of all tensors, other parts' included

@@ -35,7 +35,7 @@ Result<ReadPart> read_part(const fs::path& folder) {
   return ReadPart{config->file, *part};
 }
 
-/// Checks that the model and the image processor fit images into the same canvases.
+/// Checks that the model and the image settings name the same canvases.
 Status check_canvases(const ReadPart& read, const fs::path& folder) {
   const Result<ImageSettings> settings = read_image_settings(folder);
   if (!settings) return settings.error();
@@ -45,7 +45,7 @@ Status check_canvases(const ReadPart& read, const fs::path& folder) {
   };
   if (fitted != nullptr && std::ranges::equal(fitted->canvases, read.part.canvases, same)) return {};
   return Error{ErrorCode::invalid_argument,
-               read.file + ": image_grid_pinpoints differs from the image processor's in " + settings->origin};
+               read.file + ": image_grid_pinpoints differs from the canvases in " + settings->origin};
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::int64_t unpadded(std::int64_t all, std::int64_t side, std::int64_t across, 
 
 }  // namespace
 
-ImageGrid fitted_grid(ImageSize image, ImageGrid grid, std::int64_t most) {
+ImageGrid covered_grid(ImageSize image, ImageGrid grid) {
   const double aspect = static_cast<double>(image.width) / static_cast<double>(image.height);
   const double canvas = static_cast<double>(grid.columns) / static_cast<double>(grid.rows);
   if (aspect > canvas) {
@@ -40,6 +40,11 @@ ImageGrid fitted_grid(ImageSize image, ImageGrid grid, std::int64_t most) {
   } else {
     grid.columns = unpadded(grid.columns, image.width, grid.rows, image.height);
   }
+  return grid;
+}
+
+ImageGrid fitted_grid(ImageSize image, ImageGrid grid, std::int64_t most) {
+  grid = covered_grid(image, grid);
   const double excess = std::sqrt(static_cast<double>(grid.rows * grid.columns) / static_cast<double>(most));
   if (!(excess > 1.1)) return grid;
   return {floor_divide(static_cast<double>(grid.rows), excess),

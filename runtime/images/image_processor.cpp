@@ -7,6 +7,7 @@
 
 #include "runtime/files/checksum.hpp"
 #include "runtime/images/fitted_rows.hpp"
+#include "runtime/images/mixed_rows.hpp"
 
 namespace maestro {
 
@@ -204,6 +205,22 @@ std::vector<Image> ImageProcessor::tiles(const Image& image, const ImagePlan& pl
   std::vector<Image> tiles;
   for (const ImageTile& tile : plan.tiles) tiles.push_back(part_of(input(tile.from), tile));
   return tiles;
+}
+
+void ImageProcessor::mix(const ImagePlan& plan, std::int32_t first, std::span<std::int32_t> sources,
+                         std::span<float> weights) const {
+  const std::vector<MixedRow> rows = mixed_rows(plan, patches_of(plan.tiles.at(0).size));
+  const std::size_t count = rows.size() * mixed_terms;
+  if (!mixes() || sources.size() != count || weights.size() != count) {
+    throw std::invalid_argument("an image with " + std::to_string(rows.size()) + " rows is mixed into " +
+                                std::to_string(sources.size()) + " sources");
+  }
+  auto source = sources.begin();
+  auto weight = weights.begin();
+  for (const MixedRow& row : rows) {
+    for (const std::int32_t each : row.sources) *source++ = each == newline_row ? newline_row : first + each;
+    weight = std::ranges::copy(row.weights, weight).out;
+  }
 }
 
 void ImageProcessor::rows(std::span<const Image> tiles, std::span<float> pixels, std::span<std::int32_t> places) const {

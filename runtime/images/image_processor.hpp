@@ -37,6 +37,13 @@ class ImageProcessor {
   /// right of and below the last patch are left out. Throws std::invalid_argument if the spans have another size.
   void rows(std::span<const Image> tiles, std::span<float> pixels, std::span<std::int32_t> places) const;
 
+  /// Writes how the rows of a fitted image become the decoder's rows (mixed_rows()): sources (V, 4), counted from
+  /// `first`, the number of the image's first row in its sample, and weights (V, 4). Throws std::invalid_argument if
+  /// the spans have another size, and for other geometries.
+  void mix(const ImagePlan& plan, std::int32_t first, std::span<std::int32_t> sources, std::span<float> weights) const;
+  /// Returns whether the decoder's rows are mixed.
+  [[nodiscard]] bool mixes() const { return std::holds_alternative<FittedTiles>(settings_.geometry); }
+
   [[nodiscard]] const ImageSettings& settings() const { return settings_; }
   /// Returns 32 hexadecimal digits over all settings, the order of passes, and the encoder's grid.
   [[nodiscard]] std::string fingerprint() const;

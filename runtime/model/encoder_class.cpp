@@ -20,7 +20,7 @@ constexpr GeluName gelu_names[] = {{"gelu_pytorch_tanh", GeluKind::tanh},
                                    {"gelu", GeluKind::erf},
                                    {"quick_gelu", GeluKind::quick}};
 
-/// Keys that do not change an encoder's features: its pooling, its images' processor, other models' parts.
+/// Keys that do not change an encoder's features: pooling, image settings, keys of other models.
 bool has_no_effect(std::string_view key) {
   constexpr std::array<std::string_view, 10> names{"dropout",
                                                    "encoder_no_repeat_ngram_size",

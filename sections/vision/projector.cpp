@@ -7,6 +7,7 @@
 #include "runtime/ops/author_functions.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/section_ranks.hpp"
+#include "sections/vision/row_mix.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr Range size_range{.min = 1, .max = 1 << 20};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
+constexpr const char* newline_name = "image_newline";
 
 /// Returns the width of the section that key `link` names, for a projector without the width. Throws JobError if the
 /// section does not exist.
@@ -62,13 +64,13 @@ Projector::Projector(const SectionContext& context, const Options& options)
   if (config_.vision_width < 1 || config_.width < 1) {
     throw JobError(context.name + ": vision_width and width must be at least 1");
   }
-  if (config_.newline)
-    throw JobError(context.name + ": rows that end an image's row (image_newline) are not supported");
   check_uncut(context.name, context.stage, "a projector has no layers to cut");
   const Layout& layout = context.parallel.layout;
   if (layout.context > 1 && changes_rows()) {
     throw JobError(context.name + ".context = " + std::to_string(layout.context) + ": a projector that " +
-                   (config_.join > 1 ? "joins rows" : "drops class rows") +
+                   (config_.newline    ? "mixes rows"
+                    : config_.join > 1 ? "joins rows"
+                                       : "drops class rows") +
                    " needs all rows of an image; set context = 1");
   }
   // Parts of the middle layer may differ in size, like parts of a vocabulary.
@@ -90,11 +92,20 @@ void Projector::build() {
   }
   first_ = product("multi_modal_projector.linear_1", joined_columns(), cut.rows(config_.width));
   second_ = product("multi_modal_projector.linear_2", config_.width, cut.columns(config_.width));
+  if (config_.newline) newline_ = &add.vectors({newline_name}, config_.width, config_.init_std);
 }
 
 Ports Projector::ports() const {
-  return {{{"features", features_, config_.vision_width, true, false, Axis::patches, Sharding::rank_rows}},
-          {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
+  Ports ports{{{"features", features_, config_.vision_width, true, false, Axis::patches, Sharding::rank_rows}},
+              {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
+  if (!config_.newline) return ports;
+  // Optional, so that only features decide about the axis.
+  const Port sources{"sources", DType::i32, row_mix_terms, false, true, Axis::visual, Sharding::replicated};
+  Port weights = sources;
+  weights.name = "weights";
+  weights.dtype = DType::f32;
+  ports.inputs.insert(ports.inputs.end(), {sources, weights});
+  return ports;
 }
 
 std::vector<std::int32_t> Projector::used_rows(const Inputs& inputs) const {
@@ -115,7 +126,7 @@ std::vector<std::int32_t> Projector::used_rows(const Inputs& inputs) const {
                    " rows of the decoder" +
                    (config_.tile_rows > 0 ? ", but a tile has " + std::to_string(config_.tile_rows) + " rows" : "") +
                    (config_.join > 1 ? ", but " + std::to_string(config_.join) + " features make one row" : "") +
-                   "; image processor and model disagree");
+                   "; image settings and model disagree");
   }
   return used;
 }
@@ -138,16 +149,31 @@ void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const ParallelContext& parallel = context_.parallel;
   Var x = converted(tape, inputs["features"], tape.compute());
   if (changes_rows() || !single()) x = gathered(tape, x, parallel, inputs.layout(Axis::patches));
-  if (changes_rows()) x = joined(tape, x, inputs);
+  if (changes_rows() && !config_.newline) x = joined(tape, x, inputs);
   x = linear(tape, x, *first_.weight, first_.bias);
   if (single()) return outputs.set("visual", x);
   // The bias must enter the sum over the group once.
   x = linear(tape, gelu(tape, x, config_.activation), *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
-  outputs.set("visual", reduce_scatter_rows(tape, x, parallel.tensor_group));
+  outputs.set("visual",
+              config_.newline ? mixed_rows(tape, x, inputs) : reduce_scatter_rows(tape, x, parallel.tensor_group));
+}
+
+Var Projector::mixed_rows(Tape& tape, const Var& parts, const Inputs& inputs) {
+  const ParallelContext& parallel = context_.parallel;
+  for (const char* port : {"sources", "weights"}) {
+    if (!inputs.has(port)) {
+      throw JobError(context_.name + ": nothing is connected to " + port + ", but the model mixes rows of features");
+    }
+  }
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, inputs.layout(Axis::visual).rows(), parallel.rank);
+  const RowMix mix = read_row_mix(context_.name, inputs, own);
+  const Var x = all_gather_rows(tape, reduce_scatter_rows(tape, parts, parallel.tensor_group), parallel.tensor_group,
+                                inputs.layout(Axis::patches).rows());
+  return converted(tape, mixed(tape, x, *newline_, mix), context_.precision);
 }
 
 Cost Projector::cost(const SampleShape& sample) const {
-  const auto rows = static_cast<double>(sample.visual);
+  const auto rows = static_cast<double>(config_.newline ? sample.patches : sample.visual);
   const auto width = static_cast<double>(config_.width);
   const auto columns = static_cast<double>(joined_columns());
   const auto element = static_cast<double>(size_of(context_.precision));
@@ -158,12 +184,15 @@ Cost Projector::cost(const SampleShape& sample) const {
     const double kept =
         (single() ? 1.0 : 3.0) * width + ((config_.tile_rows > 0 ? 1 : 0) + (config_.join > 1 ? 1 : 0)) * columns;
     cost.bytes = rows * kept * element;
+    // The terms of a mix, about one a row, and their sums.
+    if (config_.newline) cost.bytes += static_cast<double>(sample.visual) * width * (2.0 * element + sizeof(float));
   }
   return cost;
 }
 
 bool Projector::ignores(std::string_view stored_name) const {
-  return !stored_name.starts_with(single() ? "connector." : "multi_modal_projector.");
+  const bool own = stored_name.starts_with(single() ? "connector." : "multi_modal_projector.");
+  return !own && !(config_.newline && stored_name == newline_name);
 }
 
 ProductParameters Projector::products() {

@@ -2,16 +2,18 @@
 // Maps vision features to a decoder's embedding space: linear, GELU, linear (LLaVA 1.5, Liu et al. 2023), or a single
 // linear product (Idefics3, Laurencon et al. 2024).
 //
-// Input   features  (P, vision width) act, with the vision section's precision, differentiable
+// Inputs  features  (P, vision width) act, with the vision section's precision, differentiable
+//         sources   (V, 4) i32, weights (V, 4) f32: only with `newline`; see row_mix.hpp
 // Output  visual    (V, width) act, differentiable
 //
-// PR-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
+// PN-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
 //       class row, is dropped. Then each `join` consecutive rows are one row, side by side. A sample with other numbers
-//       of rows is refused by its number.
-// PR-2 (ranks): each rank has separate rows of both ports. The tensor group gathers the features of its context part.
+//       of rows is refused by its number. With newline, the rows of features, once projected, are mixed into the
+//       decoder's rows.
+// PN-2 (ranks): each rank has separate rows of both ports. The tensor group gathers the features of its context part.
 //       Of two products the first is cut by its weight's rows, the second by its weight's columns, and the sum is
-//       scattered by rows; a single product is replicated, and each rank computes its own rows. With join or tile_rows
-//       the numbers of rows differ, and a context degree above 1 is refused.
+//       scattered by rows; a single product is replicated, and each rank computes its own rows. With join, tile_rows
+//       or newline the numbers of rows differ, and a context degree above 1 is refused.
 #pragma once
 
 #include <optional>
@@ -35,15 +37,15 @@ class Projector final : public Section {
     /// folder's config.json takes precedence over these sections. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
-  /// Throws JobError if a width is below 1 or below the tensor degree, and for PR-2.
+  /// Throws JobError if a width is below 1 or below the tensor degree, and for PN-2.
   Projector(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
-  /// Throws JobError for PR-1.
+  /// Throws JobError for PN-1.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   /// Returns 2 V (m Cv C + C C) FLOPs for V rows, or 2 V m Cv C with a single product; Cv is the vision section's
-  /// width, m is `join`.
+  /// width, m is `join`, and with newline V counts the features.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
   /// Returns true for the other parts of a vision-language model.
@@ -59,13 +61,15 @@ class Projector final : public Section {
  private:
   [[nodiscard]] bool single() const { return config_.products == 1; }
   /// Returns whether the ports differ in their numbers of rows.
-  [[nodiscard]] bool changes_rows() const { return config_.join > 1 || config_.tile_rows > 0; }
+  [[nodiscard]] bool changes_rows() const { return config_.join > 1 || config_.tile_rows > 0 || config_.newline; }
   [[nodiscard]] std::int64_t joined_columns() const { return config_.join * config_.vision_width; }
   void build();
   /// Returns the features' rows that are used, in order.
   [[nodiscard]] std::vector<std::int32_t> used_rows(const Inputs& inputs) const;
-  /// Returns (V, joined_columns()) act from all features (PR-1); for a single product only the rank's rows.
+  /// Returns (V, joined_columns()) act from all features (PN-1); for a single product only the rank's rows.
   [[nodiscard]] Var joined(Tape& tape, const Var& features, const Inputs& inputs) const;
+  /// Returns the rank's rows of visual. `parts` (P, width) adds up over the tensor ranks to the projected features.
+  [[nodiscard]] Var mixed_rows(Tape& tape, const Var& parts, const Inputs& inputs);
 
   SectionContext context_;
   ProjectorConfig config_;
@@ -73,6 +77,7 @@ class Projector final : public Section {
   Parameters parameters_;
   std::vector<StateEntry> state_;
   Affine first_, second_;
+  Parameter* newline_ = nullptr;
   bool frozen_ = false;
 };
 

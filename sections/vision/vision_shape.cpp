@@ -112,8 +112,8 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
   check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's images have up to ");
 }
 
-void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture) {
-  const std::string start = picture + by(grid.rows, grid.columns) + " patches, more than ";
+void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& image) {
+  const std::string start = image + by(grid.rows, grid.columns) + " patches, more than ";
   const auto way_out = [&](std::int64_t needed, const char* key) {
     const std::string shrink = std::string("shrink images by data.") + key;
     return config.stored ? "; " + shrink : "; raise it to " + std::to_string(needed) + ", or " + shrink;
@@ -137,7 +137,7 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
   const PatchGrid whole{table_rows(config), config.columns};
   if (grid == whole) return;
   throw JobError(tile + by(grid.rows, grid.columns) + " patches, but the model takes tiles of " +
-                 by(whole.rows, whole.columns) + "; its image processor must make tiles of " +
+                 by(whole.rows, whole.columns) + "; its image settings must make tiles of " +
                  by(whole.columns * config.patch, whole.rows * config.patch) + " pixels");
 }
 

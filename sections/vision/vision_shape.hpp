@@ -22,9 +22,9 @@ namespace maestro {
 /// Throws JobError if `config` is not an encoder's (a size below 1, heads that do not divide) or does not fit the
 /// patches and image grids that the data source sends.
 void check_vision(const std::string& section, const VisionConfig& config, const DataShape& data);
-/// Throws JobError if the position tables lack an entry for a patch in this grid (VE-2). The message has `picture`,
+/// Throws JobError if the position tables lack an entry for a patch in this grid (VE-2). The message has `image`,
 /// such as "vision: sample 3: image 0 has ", the size, and the remedy.
-void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& picture);
+void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& image);
 /// Throws JobError if a tile's grid is not the learned table's (VE-4). The message has `tile`, as for check_grid.
 void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const std::string& tile);
 /// Returns a note if the run's images fill only a part of a stored table; else empty.

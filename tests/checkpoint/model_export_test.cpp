@@ -208,6 +208,29 @@ TEST_F(HalvesOfAModel, are_models_of_their_own_without_an_architecture_or_with_e
   EXPECT_THAT(sections_of_model(twins, "second", true).value_or_throw(), ElementsAre("second"));
 }
 
+TEST_F(HalvesOfAModel, of_one_complete_folder_go_out_together_if_it_is_written) {  // EX-5
+  const std::string note = R"({"folder": ")" + to("whole").string() + R"(", "weights": "x"})";
+  fs::create_directory(to("whole"));
+  for (const char* name : {"llm", "vision"}) folder_.write("files/" + std::string(name) + "/complete_model.json", note);
+  folder_.write("files/other/complete_model.json", R"({"folder": "elsewhere", "weights": "x"})");
+  const fs::path checkpoint = write_halves("{}", {"llm", "vision", "other"});
+  const auto sections = [&](const char* name, bool complete) {
+    return sections_of_model(checkpoint, name, complete).value_or_throw();
+  };
+  EXPECT_THAT(sections("vision", true), ElementsAre("llm", "vision"));
+  EXPECT_THAT(sections("vision", false), ElementsAre("vision"));
+  EXPECT_THAT(sections("other", true), ElementsAre("other"));
+  std::size_t written = 0;
+  ExportOptions options;
+  options.complete = [&](const std::vector<StoredSection>& parts, const fs::path&, const fs::path&, ExportedModel&) {
+    written = parts.size();
+    return Status();
+  };
+  EXPECT_THAT(export_section(checkpoint, "llm", to("out"), options).error().message,
+              HasSubstr("cannot export section llm: the weights in " + to("whole").string() + " have changed"));
+  EXPECT_EQ(written, 0U);
+}
+
 TEST_F(ModelExport, a_section_is_found_behind_a_checkpoint_or_a_run_and_a_wrong_name_is_answered_with_the_nearest) {
   const fs::path run = folder_.path();
   for (const fs::path& path : {checkpoint_ / "deep", run / "deep", run / "checkpoints/deep"}) {

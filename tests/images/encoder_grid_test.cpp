@@ -42,7 +42,7 @@ TEST_F(EncoderGridOf, a_smolvlm_joins_blocks) {
   EXPECT_EQ(read_image_token(folder_.path()).value_or_throw(), 7);
 }
 
-TEST_F(EncoderGridOf, a_onevision_fits_images_into_the_canvases_of_its_image_processor) {
+TEST_F(EncoderGridOf, a_onevision_fits_images_into_the_canvases_of_its_image_settings) {
   write("config.json", R"({"model_type": "llava_onevision", "text_config": {}, "vision_aspect_ratio": "anyres_max_4",
     "image_grid_pinpoints": [[384, 768], [768, 384]]})");
   EXPECT_THAT(refusal(), HasSubstr("preprocessor_config.json"));
@@ -52,7 +52,7 @@ TEST_F(EncoderGridOf, a_onevision_fits_images_into_the_canvases_of_its_image_pro
   EXPECT_FALSE(grid().class_row);
   write("preprocessor_config.json", R"({"image_processor_type": "LlavaOnevisionImageProcessor",
     "image_grid_pinpoints": [[768, 384], [384, 768]]})");
-  EXPECT_THAT(refusal(), HasSubstr("config.json: image_grid_pinpoints differs from the image processor's in "));
+  EXPECT_THAT(refusal(), HasSubstr("config.json: image_grid_pinpoints differs from the canvases in "));
 }
 
 TEST_F(EncoderGridOf, a_model_of_another_type_is_refused_by_name) {

@@ -9,11 +9,15 @@
 
 #include "runtime/data/corpus.hpp"
 #include "runtime/files/posix_file.hpp"
+#include "runtime/images/encoder_grid.hpp"
+#include "runtime/images/image_processor.hpp"
+#include "runtime/images/mixed_rows.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/text_part.hpp"
 #include "runtime/model/vision_part.hpp"
 #include "sections/model_folder.hpp"
 #include "sections/state_io.hpp"
+#include "sections/vision/row_mix.hpp"
 #include "sections/weights_folder.hpp"
 #include "tests/sections/parallel_vision.hpp"
 #include "tests/support/one_line.hpp"
@@ -33,6 +37,17 @@ std::vector<std::int32_t> counts_of(const SafetensorsFile& file, const std::stri
   return counts;
 }
 
+/// How features become the decoder's rows, for models that mix them.
+struct Mix {
+  std::vector<std::int32_t> sources;
+  std::vector<float> weights;
+  [[nodiscard]] std::vector<Feed> feeds() const {
+    const auto rows = static_cast<std::int64_t>(sources.size()) / row_mix_terms;
+    return {{"sources", Tensor(const_cast<std::int32_t*>(sources.data()), DType::i32, {rows, row_mix_terms})},
+            {"weights", Tensor(const_cast<float*>(weights.data()), DType::f32, {rows, row_mix_terms})}};
+  }
+};
+
 /// The recorded inputs and results of a model.
 struct Recording {
   explicit Recording(const std::string& model)
@@ -45,6 +60,38 @@ struct Recording {
     pictures.columns = pixels.columns();
     pictures.pixels.assign(pixels.data<float>(), pixels.data<float>() + pixels.elements());
     batch.with_patches(pictures.counts).with_visual(counts_of(file, "visual_offsets"));
+    if (type() == "llava_onevision") plan_images();
+  }
+  /// Plans the images by the folder's settings, with as many rows as transformers.
+  void plan_images() {
+    const ImageProcessor processor(read_image_settings(folder).value_or_throw(),
+                                   read_encoder_grid(folder).value_or_throw());
+    const std::vector<std::int32_t> sizes = integers(file, "image_sizes");
+    auto size = sizes.begin();
+    for (const std::int32_t images : counts_of(file, "image_offsets")) {
+      Mix& mix = mixes.emplace_back();
+      std::int64_t rows = 0;
+      for (std::int32_t image = 0; image < images; ++image, size += 2) {
+        const ImagePlan plan = processor.plan({size[1], size[0]}, images).value_or_throw();
+        const std::size_t before = mix.sources.size(), count = static_cast<std::size_t>(plan.visual_rows) * mixed_terms;
+        mix.sources.resize(before + count);
+        mix.weights.resize(before + count);
+        processor.mix(plan, static_cast<std::int32_t>(rows), std::span(mix.sources).subspan(before),
+                      std::span(mix.weights).subspan(before));
+        rows += plan.encoder_rows;
+      }
+      EXPECT_EQ(rows, pictures.counts[mixes.size() - 1]);
+      const std::size_t sample = mixes.size();
+      EXPECT_EQ(mix.sources.size() / mixed_terms,
+                static_cast<std::size_t>(batch.visual_offsets[sample] - batch.visual_offsets[sample - 1]));
+      all.sources.insert(all.sources.end(), mix.sources.begin(), mix.sources.end());
+      all.weights.insert(all.weights.end(), mix.weights.begin(), mix.weights.end());
+    }
+  }
+  /// Returns the inputs of the projector in addition to features, for all samples or one sample.
+  [[nodiscard]] std::vector<Feed> mix() const { return mixes.empty() ? std::vector<Feed>() : all.feeds(); }
+  [[nodiscard]] std::vector<Feed> mix(std::size_t sample) const {
+    return mixes.empty() ? std::vector<Feed>() : mixes[sample].feeds();
   }
   [[nodiscard]] ConstTensor at(const std::string& name) const { return file.tensor(name).value_or_throw(); }
   [[nodiscard]] std::string type() const { return vision_language_type(folder); }
@@ -53,9 +100,11 @@ struct Recording {
   SafetensorsFile file;
   Batch batch;
   Pictures pictures;
+  std::vector<Mix> mixes;  // by sample
+  Mix all;
 };
 
-/// Renames tensors of a file of weights.
+/// Renames the tensors in a file.
 void write_renamed(const fs::path& from, const json& names, const fs::path& to) {
   const std::string file = read_text(from).value_or_throw();
   std::uint64_t bytes = 0;
@@ -89,13 +138,15 @@ struct Model {
 
 /// A pass of the three sections, one after the other.
 struct ModelPass {
-  ModelPass(Bench& bench, Model& model, const Batch& batch, const Pictures& pictures, Pass pass = Pass::train)
+  ModelPass(Bench& bench, Model& model, const Batch& batch, const Pictures& pictures, const std::vector<Feed>& mix,
+            Pass pass = Pass::train)
       : seeing(bench, model.vision, batch, pass),
         projecting(bench, model.projector, batch, pass),
         deciding(bench, model.decoder, batch, pass) {
     pictures.connect(seeing);
     seeing.forward();
     projecting.connect("features", seeing.output("features"), true);
+    for (const Feed& feed : mix) projecting.connect(feed.port, feed.whole);
     projecting.forward();
     deciding.connect("visual", projecting.output("visual"), true);
   }
@@ -136,7 +187,7 @@ class ImageText : public ::testing::TestWithParam<const char*> {
   }
   void expect_loss_and_gradients(const fs::path& folder) {
     Model model(bench_, folder);
-    ModelPass pass(bench_, model, recorded_.batch, recorded_.pictures);
+    ModelPass pass(bench_, model, recorded_.batch, recorded_.pictures, recorded_.mix());
     pass.deciding.forward();
     EXPECT_NEAR(pass.deciding.metric("loss"), recorded_.at("loss").data<float>()[0], 1e-5);
     pass.backward();
@@ -153,12 +204,17 @@ class ImageText : public ::testing::TestWithParam<const char*> {
     return out_.path();
   }
 
+  [[nodiscard]] static std::int32_t tile_rows(const Model& model) {
+    const VisionConfig& config = model.vision.vision();
+    return static_cast<std::int32_t>(config.max_patches + (config.class_row ? 1 : 0));
+  }
+
   Bench bench_;
   Recording recorded_{GetParam()};
   TemporaryFolder out_;
 };
 
-TEST_P(ImageText, three_sections_have_the_loss_and_the_gradients_of_transformers) {  // PR-1, VE-4
+TEST_P(ImageText, three_sections_have_the_loss_and_the_gradients_of_transformers) {  // PN-1, VE-4
   expect_loss_and_gradients(recorded_.folder);
 }
 
@@ -176,14 +232,14 @@ TEST_P(ImageText, every_prefix_after_the_images_has_the_logits_of_transformers) 
       Batch prefix(tokens, std::vector<std::int32_t>(tokens.size(), 0), {0, end});
       prefix.with_patches({patches}).with_visual({marked});
       const Pictures seen = recorded_.pictures.part(recorded_.batch.patch_offsets[sample], patches);
-      ModelPass pass(bench_, model, prefix, seen, Pass::evaluate);
+      ModelPass pass(bench_, model, prefix, seen, recorded_.mix(sample), Pass::evaluate);
       const Var next = model.decoder.next_token_logits(pass.deciding.tape(), pass.deciding.inputs());
       const ConstTensor expected = recorded_.at("logits").row_slice(offsets[sample] + end - 1, 1);
       ASSERT_LT(largest_difference(next.value(), expected), 1e-4) << sample << ", " << end;
       ++compared;
     }
   }
-  EXPECT_EQ(compared, 20);
+  EXPECT_GE(compared, 20);
 }
 
 TEST_P(ImageText, is_found_under_all_names_of_transformers_4_and_5) {  // FP-1, FP-2
@@ -274,7 +330,7 @@ TEST_P(ImageText, tiles_with_another_grid_or_a_missing_row_are_refused_by_the_sa
     }
     return std::string("accepted");
   };
-  const auto rows = static_cast<std::int32_t>(recorded_.pictures.rows() / 3);
+  const std::int32_t rows = tile_rows(model);
   const Pictures one = recorded_.pictures.part(0, rows);
   EXPECT_EQ(refusal(one), "accepted");
   EXPECT_THAT(refusal(one.part(0, rows - 1)), HasSubstr("sample 0: image 0 has " + std::to_string(rows - 1) +
@@ -284,13 +340,13 @@ TEST_P(ImageText, tiles_with_another_grid_or_a_missing_row_are_refused_by_the_sa
   EXPECT_THAT(refusal(twice), HasSubstr("image 0 has two rows for the place "));
   Pictures small = Pictures::random(3, {{{3, 4}}}, 2);
   EXPECT_THAT(refusal(small), AllOf(HasSubstr("has 3 x 4 patches, but the model takes tiles of 4 x 4; its image "
-                                              "processor must make tiles of 8 x 8 pixels"),
+                                              "settings must make tiles of 8 x 8 pixels"),
                                     IsOneLine()));
 }
 
 TEST_P(ImageText, the_order_of_a_tiles_rows_does_not_matter_to_the_encoder) {  // VE-4
   Model model(bench_, recorded_.folder, false);
-  const auto rows = static_cast<std::size_t>(recorded_.pictures.rows() / 3);
+  const auto rows = static_cast<std::size_t>(tile_rows(model));
   const Pictures one = recorded_.pictures.part(0, static_cast<std::int32_t>(rows));
   Pictures turned = one;
   const auto wide = static_cast<std::size_t>(one.columns);
@@ -316,7 +372,7 @@ TEST_P(ImageText, the_order_of_a_tiles_rows_does_not_matter_to_the_encoder) {  /
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, ImageText, ::testing::Values("llava_clip", "llava_siglip", "smolvlm"),
+INSTANTIATE_TEST_SUITE_P(models, ImageText, ::testing::Values("llava_clip", "llava_siglip", "smolvlm", "onevision"),
                          [](const auto& test) { return std::string(test.param); });
 
 /// The sections of a recorded folder over ranks, against a single rank.
@@ -349,7 +405,7 @@ TEST_P(ImageTextOverRanks, the_encoder_is_that_of_one_rank) {  // VE-3
   }
 }
 
-TEST_P(ImageTextOverRanks, the_projector_is_that_of_one_rank_or_refuses_context) {  // PR-2
+TEST_P(ImageTextOverRanks, the_projector_is_that_of_one_rank_or_refuses_context) {  // PN-2
   const OwnedTensor features = random(5, Axis::patches), gradient = random(6, Axis::visual);
   const bool changes_rows = features.tensor().rows() != gradient.tensor().rows();
   for (const Layout layout : {Layout{2, 1}, Layout{3, 1}, Layout{1, 2}}) {
@@ -367,15 +423,18 @@ TEST_P(ImageTextOverRanks, the_projector_is_that_of_one_rank_or_refuses_context)
       continue;
     }
     Pair projectors(context, layout, projector());
-    projectors.expect_equal(recorded_.batch, {{"features", features, true}}, {{"visual", gradient}});
+    std::vector<Feed> feeds = recorded_.mix();
+    feeds.push_back({"features", features, true});
+    projectors.expect_equal(recorded_.batch, feeds, {{"visual", gradient}});
     EXPECT_GT(projectors.single.gradient_sum_of_squares(), 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, ImageTextOverRanks, ::testing::Values("llava_clip", "llava_siglip", "smolvlm"),
+INSTANTIATE_TEST_SUITE_P(models, ImageTextOverRanks,
+                         ::testing::Values("llava_clip", "llava_siglip", "smolvlm", "onevision"),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(ImageTextProjector, a_sample_whose_features_make_no_whole_rows_is_refused_by_its_number) {  // PR-1
+TEST(ImageTextProjector, a_sample_whose_features_make_no_whole_rows_is_refused_by_its_number) {  // PN-1
   Bench bench;
   const auto refusal = [&](std::int64_t join, std::int64_t tile_rows, std::int32_t rows, std::int32_t visual) {
     ProjectorConfig config{.vision_width = 16, .width = 8, .join = join, .tile_rows = tile_rows};
@@ -396,9 +455,36 @@ TEST(ImageTextProjector, a_sample_whose_features_make_no_whole_rows_is_refused_b
   EXPECT_EQ(refusal(4, 0, 8, 2), "accepted");
   EXPECT_EQ(refusal(4, 0, 8, 3),
             "projector: sample 1 has 8 rows of features for 3 rows of the decoder, but 4 features make one row; image "
-            "processor and model disagree");
+            "settings and model disagree");
   EXPECT_EQ(refusal(1, 5, 10, 8), "accepted");
   EXPECT_THAT(refusal(1, 5, 9, 7), HasSubstr("9 rows of features for 7 rows of the decoder, but a tile has 5 rows"));
+}
+
+TEST(ImageTextProjector, sources_outside_of_the_sample_are_refused_by_its_number) {  // MX-1
+  Bench bench;
+  const ProjectorConfig config{.vision_width = 16, .width = 8, .newline = true};
+  const auto refusal = [&](std::vector<std::int32_t> sources, std::vector<float> weights, bool connected = true) {
+    Projector projector(bench.context("projector", false), {config, {}, {}});
+    Batch batch({0, 0}, {0, 0}, {0, 1, 2});
+    batch.with_patches({3, 2}).with_visual({0, static_cast<std::int32_t>(sources.size()) / 4});
+    const OwnedTensor features = random_tensor(5, 5, 16);
+    const Mix mix{std::move(sources), std::move(weights)};
+    MicroBatch pass(bench, projector, batch, Pass::evaluate);
+    pass.connect("features", features);
+    for (const Feed& feed : connected ? mix.feeds() : std::vector<Feed>()) pass.connect(feed.port, feed.whole);
+    try {
+      pass.forward();
+    } catch (const JobError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal({0, 1, 9, 9, -1, 0, 0, 0}, {0.5F, 0.5F, 0, 0, 1, 0, 0, 0}), "accepted");
+  EXPECT_EQ(refusal({-1, 0, 0, 0, 0, 2, 0, 0}, {1, 0, 0, 0, 0.5F, 0.5F, 0, 0}),
+            "projector: sample 1: row 1 of the decoder takes the feature 2 of 2");
+  EXPECT_THAT(refusal({-1, 0, 0, 0}, {0.5F, 0.5F, 0, 0}), HasSubstr("takes the newline row with the weight 0.5"));
+  EXPECT_EQ(refusal({0, 0, 0, 0}, {1, 0, 0, 0}, false),
+            "projector: nothing is connected to sources, but the model mixes rows of features");
 }
 
 TEST(ImageTextCost, counts_the_layers_that_are_run_and_the_rows_that_the_decoder_receives) {

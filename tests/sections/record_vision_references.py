@@ -13,7 +13,8 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
   image_text/<model>
              complete vision-language models as saved by transformers: tokens, targets, offsets, pixels and places of the
              encoder's rows (class rows with zeros; blocks of joined patches), patch_offsets, visual_offsets, logits
-             (M, V), loss, gradient.<stored name> of the loss; names.json has the modules' name of each stored tensor
+             (M, V), loss, gradient.<stored name> of the loss; names.json has the modules' name of each stored tensor;
+             of onevision also image_sizes (N, 2) = (height, width) and image_offsets (S + 1)
 All fp32. gradient.<name> has an entry for each stored tensor that has a gradient.
 """
 import json
@@ -28,6 +29,7 @@ from record_text_parts import matched, tensors
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForImageTextToText, LlavaConfig, LlamaConfig, SiglipVisionConfig, SiglipVisionModel
 from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
+from transformers.models.llava_onevision.modeling_llava_onevision import image_size_to_num_patches
 
 ROOT = pathlib.Path(os.path.realpath(__file__)).parent / "references"
 PATCH, GRID, VISION_WIDTH = 4, 3, 32
@@ -159,7 +161,13 @@ WHOLE = {
                                "vision_feature_layer": -1, "vision_feature_select_strategy": "full"}),
     "smolvlm": ("smolvlm", {"text_config": {"model_type": "llama", "rms_norm_eps": 1e-5, **TEXT},
                             "vision_config": TOWER, "image_token_id": IMAGE_TOKEN, "scale_factor": 2}),
+    "onevision": ("llava_onevision", {"text_config": {"model_type": "qwen2", **TEXT}, "image_token_index": IMAGE_TOKEN,
+                                      "video_token_index": IMAGE_TOKEN - 1, "vision_aspect_ratio": "anyres_max_2",
+                                      "vision_config": {"model_type": "siglip_vision_model", **TOWER},
+                                      "image_grid_pinpoints": [[8, 8], [8, 16], [16, 8], [16, 16]]}),
 }
+# Height and width of each sample's images: of onevision, which fits them into canvases.
+FITTED = (((9, 20),), (), ((7, 5), (3, 8)), ((15, 13),), ((40, 12),))
 TILES = (2, 0, 1)  # by sample
 
 
@@ -181,6 +189,14 @@ def encoder_rows(images, merge, class_row):
     return pixels, places
 
 
+def fitted_tiles(sizes, settings):
+    """Returns the numbers of tiles of a sample's images."""
+    if len(sizes) != 1:
+        return [1] * len(sizes)
+    pins, side = settings["image_grid_pinpoints"], TOWER["image_size"]
+    return [image_size_to_num_patches(list(size), pins, side) for size in sizes]
+
+
 def record_whole(name):
     torch.manual_seed(12)
     family, settings = WHOLE[name]
@@ -198,17 +214,28 @@ def record_whole(name):
     (folder / "names.json").write_text(json.dumps(names, indent=1, sort_keys=True) + "\n")
     merge = settings.get("scale_factor", 1)
     each = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 // merge ** 2
-    tokens, logits, pixels, places = [], [], [], []
-    for tiles in TILES:
-        words = [torch.randint(3, IMAGE_TOKEN, (3,)) for _ in range(tiles + 2)]
-        sample = torch.cat([piece for word in words[:tiles] for piece in (word, torch.full((each,), IMAGE_TOKEN))]
-                           + words[tiles:])
-        images = torch.randn(tiles, 3, TOWER["image_size"], TOWER["image_size"])
-        given = {} if tiles == 0 else {"pixel_values": images[None] if smolvlm else images}
+    tokens, logits, pixels, places, all_tiles, visual = [], [], [], [], [], []
+    for sizes in FITTED if name == "onevision" else [[None] * count for count in TILES]:
+        tiles = fitted_tiles(sizes, settings) if name == "onevision" else [1] * len(sizes)
+        images = torch.randn(sum(tiles), 3, TOWER["image_size"], TOWER["image_size"])
+        given = {} if not sizes else {"pixel_values": images[None] if smolvlm else images}
+        rows = [each] * len(sizes)
+        if name == "onevision" and sizes:
+            padded = torch.zeros(len(sizes), max(tiles), *images.shape[1:])
+            for at, part in enumerate(images.split(tiles)):
+                padded[at, :tiles[at]] = part
+            given = {"pixel_values": padded, "image_sizes": torch.tensor(sizes),
+                     "batch_num_images": torch.tensor([len(sizes)])}
+            rows = [len(part) for part in model.model.get_image_features(**given).pooler_output]
+        words = [torch.randint(3, IMAGE_TOKEN - 1, (3,)) for _ in range(len(sizes) + 2)]
+        sample = torch.cat([piece for word, count in zip(words, rows)
+                            for piece in (word, torch.full((count,), IMAGE_TOKEN))] + words[len(sizes):])
+        all_tiles.append(sum(tiles))
+        visual.append(sum(rows))
         logits.append(model(input_ids=sample[None], **given).logits[0])
-        rows = encoder_rows(images, merge, clip)
-        pixels += rows[0]
-        places += rows[1]
+        seen = encoder_rows(images, merge, clip)
+        pixels += seen[0]
+        places += seen[1]
         tokens.append(sample)
     lengths = [len(sample) for sample in tokens]
     tokens, logits = torch.cat(tokens).int(), torch.cat(logits)
@@ -222,9 +249,15 @@ def record_whole(name):
     per_tile = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 + clip
     save_file({"tokens": tokens, "targets": targets, "offsets": offsets(lengths), "pixels": torch.stack(pixels),
                "places": torch.tensor(places, dtype=torch.int32), "logits": logits.detach().contiguous(),
-               "loss": loss.detach().reshape(1), "patch_offsets": offsets([tiles * per_tile for tiles in TILES]),
-               "visual_offsets": offsets([tiles * each for tiles in TILES])}
+               "loss": loss.detach().reshape(1), "patch_offsets": offsets([tiles * per_tile for tiles in all_tiles]),
+               "visual_offsets": offsets(visual)}
+              | ({"image_sizes": torch.tensor([size for sizes in FITTED for size in sizes], dtype=torch.int32),
+                  "image_offsets": offsets([len(sizes) for sizes in FITTED])} if name == "onevision" else {})
               | gradients(model, stored.__getitem__), folder / "expected.safetensors")
+    if name == "onevision":
+        (folder / "preprocessor_config.json").write_text(json.dumps({
+            "image_processor_type": "LlavaOnevisionImageProcessor", "size": {"height": 8, "width": 8},
+            "image_grid_pinpoints": settings["image_grid_pinpoints"]}) + "\n")
     print(f"{name}: loss {loss.item():.6f}")
 
 

@@ -293,7 +293,8 @@ TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_e
 TEST(Projector, flops_count_both_products) {
   const Bench bench;
   const Projector projector(bench.context("projector", true), {{32, 24, 0.02}, {}, {}});
-  EXPECT_DOUBLE_EQ(projector.cost({.tokens = 50, .patches = 10, .images = 2}).flops, 2.0 * 10 * 24 * (32 + 24));
+  EXPECT_DOUBLE_EQ(projector.cost({.tokens = 50, .patches = 10, .visual = 10, .images = 2}).flops,
+                   2.0 * 10 * 24 * (32 + 24));
 }
 
 TEST(Projector, features_of_another_precision_are_converted_and_their_gradient_is_in_theirs) {

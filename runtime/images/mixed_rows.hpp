@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decoder rows of a fitted image as weighted sums of encoder rows (LLaVA-OneVision).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/images/image_plan.hpp"
+
+namespace maestro {
+
+inline constexpr std::size_t mixed_terms = 4;    ///< sources of a decoder row at most
+inline constexpr std::int32_t newline_row = -1;  ///< source: the learned row that ends a row of the image
+
+/// A decoder row: the sum of encoder rows, counted from the image's first, by their weights; unused weights are 0.
+struct MixedRow {
+  std::array<std::int32_t, mixed_terms> sources{};
+  std::array<float, mixed_terms> weights{};
+};
+
+/// Returns the decoder rows of an image: the complete first tile, then rows from the covered part of the canvas, shrunk
+/// to `plan.merged` by bilinear interpolation, each with a newline row at its end. An image that is not cut is
+/// one tile and a newline row. `tile` is the grid of a tile. The arithmetic equals transformers' LlavaOnevisionModel.
+[[nodiscard]] std::vector<MixedRow> mixed_rows(const ImagePlan& plan, ImageGrid tile);
+
+}  // namespace maestro

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows that are weighted sums of other rows, and of a learned row: y[i] = sum over k of weights[i, k] x[sources[i, k]],
+// a source of -1 being the learned row. LLaVA-OneVision arranges the features of an image's tiles in this way.
+//
+// MX-1 (one sample): sources count from the first row of the sample. A source outside of the sample, and a learned
+// row
+//       with another weight than 1, are refused with the sample's number.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sections/section.hpp"
+
+namespace maestro {
+
+inline constexpr std::int64_t row_mix_terms = 4;  ///< columns of sources and weights
+
+/// The terms of some rows with a weight that is not 0, by row.
+struct RowMix {
+  std::vector<std::int32_t> learned;  ///< for each row: 0 for the learned row, -1 without it
+  std::vector<std::int32_t> sources;  ///< in x
+  std::vector<float> weights;
+  std::vector<std::int32_t> targets;  ///< in y
+};
+
+/// Reads the host values of ports "sources" (V, 4) i32 and "weights" (V, 4) f32 for the rows `own` of the visual axis;
+/// x has the rows of the patches axis. Throws JobError, which begins with the section's name, for MX-1.
+[[nodiscard]] RowMix read_row_mix(const std::string& section, const Inputs& inputs, const RowRange& own);
+
+/// Returns y (rows, C) f32 from x (P, C) act and `learned` (1, C).
+[[nodiscard]] Var mixed(Tape& tape, const Var& x, Parameter& learned, const RowMix& mix);
+
+}  // namespace maestro
