@@ -26,9 +26,10 @@ Result<ReadPart> read_part(const fs::path& folder) {
   const auto type = hf_model_type(config->text, config->file);
   if (!type) return type.error();
   if (!has_vision_part(*type)) {
+    std::string types;
+    for (const std::string& each : vision_part_types()) types += (types.empty() ? "" : ", ") + each;
     return Error{ErrorCode::invalid_argument,
-                 config->file + ": model_type = \"" + *type +
-                     "\" is not supported for images; these are: llava, llava_onevision, smolvlm, idefics3"};
+                 config->file + ": model_type = \"" + *type + "\" is not supported for images; these are: " + types};
   }
   const auto part = parse_vision_part(config->text, config->file);
   if (!part) return part.error();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/hf_vision_config.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_keys.hpp"
@@ -41,7 +44,9 @@ VisionConfig encoder_of(const HfKeys& keys) {
 }
 
 VisionConfig vision_of(const HfKeys& keys) {
-  keys.require_text("model_type", "(none)", {siglip_class.type.data(), "siglip", own_encoder});
+  std::vector<std::string> types{std::string(siglip_class.type), "siglip", own_encoder};
+  std::ranges::copy(vision_part_types(), std::back_inserter(types));  // parsed by parse_vision_part()
+  keys.require_text("model_type", "(none)", types);
   return encoder_of(keys.find("model_type").text() == "siglip" ? keys.inside("vision_config") : keys);
 }
 
@@ -51,7 +56,9 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
 }
 
 ProjectorConfig projector_of(const HfKeys& keys) {
-  keys.require_text("model_type", "(none)", {"llava", own_projector});
+  std::vector<std::string> types{own_projector};
+  std::ranges::copy(vision_part_types(), std::back_inserter(types));
+  keys.require_text("model_type", "(none)", types);
   keys.require_absent("quantization_config");
   ProjectorConfig config;
   config.activation = read_gelu(keys, "projector_hidden_act", GeluKind::tanh);

@@ -204,6 +204,12 @@ bool has_vision_part(std::string_view model_type) {
   return family_of_type(model_type) != nullptr;
 }
 
+std::vector<std::string> vision_part_types() {
+  std::vector<std::string> types;
+  for (const Family& family : families) types.emplace_back(family.type);
+  return types;
+}
+
 Result<VisionPart> parse_vision_part(std::string_view text, std::string_view where) {
   const Result<std::string> language = language_model_config(text, where);
   if (!language) return language.error();

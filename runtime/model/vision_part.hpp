@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct VisionPart {
 
 /// Returns whether `model_type` is a vision-language model whose vision encoder this program reads.
 [[nodiscard]] bool has_vision_part(std::string_view model_type);
+/// Returns these types.
+[[nodiscard]] std::vector<std::string> vision_part_types();
 
 /// Parses the config.json of such a model. Errors (invalid_argument) name the file and the key.
 [[nodiscard]] Result<VisionPart> parse_vision_part(std::string_view text, std::string_view where);

@@ -134,7 +134,9 @@ TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_THAT(changed(R"("image_size": 8)"), HasSubstr("image_size: smaller than patch_size = 16"));
   EXPECT_THAT(changed(R"("position_tables": "2d")"), HasSubstr("max_grid is missing"));
   EXPECT_THAT(changed(R"("hidden_size": "wide")"), HasSubstr("hidden_size: expected a whole number"));
-  EXPECT_THAT(vision_refusal(R"({"model_type": "clip"})"), HasSubstr("model_type = \"clip\" is not supported"));
+  EXPECT_THAT(vision_refusal(R"({"model_type": "clip"})"),
+              HasSubstr("model_type = \"clip\" is not supported; these are: siglip_vision_model, siglip, "
+                        "maestro_vision, llava, llava_onevision, smolvlm, idefics3"));
   EXPECT_THAT(vision_refusal(R"({"model_type": "siglip", "vision_config": 3})"),
               HasSubstr("vision_config: expected an object, got 3"));
   EXPECT_THAT(vision_refusal("[]"), HasSubstr("expected an object, got []"));
