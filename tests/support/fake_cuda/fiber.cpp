@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// ucontext starts a stack; setjmp and longjmp switch (glibc: without the signal mask), since swapcontext() would read
-// the signal mask from the kernel at every switch.
+// A switch saves the registers that a called function keeps (System V, x86-64), and takes the other stack.
+// swapcontext() would read the signal mask from the kernel, and longjmp() looks for handlers of cancelled threads: a
+// kernel's thread switches at every barrier and warp operation.
 #include "tests/support/fake_cuda/fiber.hpp"
 
 #include <sys/mman.h>
 
-#include <cstdint>
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -18,12 +19,42 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+/// Saves the registers and the stack pointer, and goes on with those saved at `to`.
+extern "C" void maestro_fiber_switch(void** from, void* to);
+asm(R"(
+.text
+.p2align 4
+.type maestro_fiber_switch, @function
+maestro_fiber_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size maestro_fiber_switch, .-maestro_fiber_switch
+)");
+
 namespace maestro::fake_cuda {
 
 namespace {
 
+thread_local Fiber* entering = nullptr;
+
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;  // touched page by page: unused pages take no memory
-constexpr unsigned word_bits = 32;
+// Stacks begin at different lines of the cache: the pages of all stacks have the same sets.
+constexpr std::size_t colours = 61;
+constexpr std::size_t colour_bytes = 5 * 64;
+constexpr std::size_t saved_registers = 6;
 
 /// Stacks of ended fibers, reused by fibers of any thread: mapping a stack takes longer than most kernels.
 class StackPool {
@@ -86,38 +117,41 @@ void Fiber::begin(const std::function<void()>& body) {
 }
 
 bool Fiber::resume() {
+  if (!entered_) prepare();
 #if defined(__SANITIZE_ADDRESS__)
   void* home_fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&home_fake_stack, stack_, stack_bytes);
 #endif
-  if (setjmp(outside_) == 0) switch_in();
+#if defined(__SANITIZE_THREAD__)
+  home_tsan_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(own_tsan_, 0);
+#endif
+  maestro_fiber_switch(&outside_, inside_);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(home_fake_stack, nullptr, nullptr);
 #endif
   return ended_;
 }
 
-void Fiber::switch_in() {
-#if defined(__SANITIZE_THREAD__)
-  home_tsan_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(own_tsan_, 0);
-#endif
-  if (entered_) longjmp(inside_, 1);
+/// Lays out the stack as if enter(), called from nowhere, had switched away before its first instruction.
+void Fiber::prepare() {
+  static std::atomic<std::size_t> fibers{0};
   entered_ = true;
-  getcontext(&start_);
-  start_.uc_stack.ss_sp = stack_;
-  start_.uc_stack.ss_size = stack_bytes;
-  start_.uc_link = nullptr;
-  const auto self = reinterpret_cast<std::uintptr_t>(this);
-  makecontext(&start_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> word_bits),
-              static_cast<unsigned>(self));
-  setcontext(&start_);
+  entering = this;
+  auto** const top = reinterpret_cast<void**>(stack_ + stack_bytes - fibers++ % colours * colour_bytes);
+  top[-1] = nullptr;  // the caller
+  top[-2] = reinterpret_cast<void*>(&Fiber::enter);
+  inside_ = top - 2 - saved_registers;
 }
 
-void Fiber::enter(unsigned high, unsigned low) {
-  auto* self = reinterpret_cast<Fiber*>((static_cast<std::uintptr_t>(high) << word_bits) | low);
+void Fiber::enter() {
+  Fiber* const self = entering;
   self->switched_in();
-  self->loop();
+  for (;;) {
+    (*self->body_)();
+    self->ended_ = true;
+    self->yield();
+  }
 }
 
 void Fiber::switched_in() {
@@ -126,16 +160,8 @@ void Fiber::switched_in() {
 #endif
 }
 
-void Fiber::loop() {
-  for (;;) {
-    (*body_)();
-    ended_ = true;
-    yield();
-  }
-}
-
 void Fiber::yield() {
-  if (setjmp(inside_) == 0) switch_out(&fake_stack_);
+  switch_out(&fake_stack_);
   switched_in();
   if (destroyed_) switch_out(nullptr);  // lets AddressSanitizer free its part
 }
@@ -147,7 +173,7 @@ void Fiber::switch_out([[maybe_unused]] void** fake_stack) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_switch_to_fiber(home_tsan_, 0);
 #endif
-  longjmp(outside_, 1);
+  maestro_fiber_switch(&inside_, outside_);
 }
 
 }  // namespace maestro::fake_cuda

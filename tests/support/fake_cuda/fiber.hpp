@@ -2,9 +2,6 @@
 // A separate stack that runs functions in turn and can stop in the middle of a function: a kernel's thread.
 #pragma once
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -28,20 +25,18 @@ class Fiber {
   void yield();
 
  private:
-  static void enter(unsigned high, unsigned low);
-  void loop();
-  void switch_in();
+  static void enter();
+  void prepare();
   void switched_in();
-  [[noreturn]] void switch_out(void** fake_stack);
+  void switch_out(void** fake_stack);
 
   std::byte* stack_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   bool entered_ = false;
   bool ended_ = true;
   bool destroyed_ = false;
-  ucontext_t start_{};
-  jmp_buf inside_{};
-  jmp_buf outside_{};
+  void* inside_ = nullptr;   // stack pointer of the stopped function
+  void* outside_ = nullptr;  // stack pointer of resume()
   // Data that AddressSanitizer and ThreadSanitizer need for stack switches; unused without them.
   [[maybe_unused]] void* fake_stack_ = nullptr;  // frames checked for use after return; 3 MB a fiber
   [[maybe_unused]] const void* home_bottom_ = nullptr;
