@@ -274,21 +274,20 @@ class AnElasticSection(Joining):
 
         moments = {"begun": lambda run: True, "running": lambda run: 3 in run.members(), "opening": segment_of,
                    "placed": lambda run: "process 3 takes" in run.text["out"]}
-        for how in (signal.SIGTERM, signal.SIGINT):
-            for name, reached in moments.items():
-                with self.subTest(moment=name, how=how.name):
-                    job = self.job(out=f"{name}-{how.name}")
-                    job["teacher"] |= {"width": 320, "layers": 4, "micro_batch": 1}
-                    run = self.start(job, "--processes", self.PROCESSES, "--control", "none", *DEVICES,
-                                     settings={**TEACHERS, "teacher.replicas.elastic": "auto", "transport.provider": "shm"})
-                    self.assertTrue(run.wait_for_text("starting process 3 for it", "out"), run.text)
-                    self.assertTrue(run.wait_for(lambda: reached(run)), run.text)
-                    os.kill(run.process.pid, how)
-                    finished = run.wait()
-                    self.assertEqual(finished.status, 0, finished.describe())
-                    self.assertEqual(finished.error_lines(), [], finished.describe())
-                    self.assertEqual(len(steps_of_checkpoints(self.folder / f"{name}-{how.name}")), 1)
-                    self.assert_nothing_left(run)
+        for (name, reached), how in zip(moments.items(), (signal.SIGTERM, signal.SIGINT) * 2, strict=True):
+            with self.subTest(moment=name, how=how.name):
+                job = self.job(out=name)
+                job["teacher"] |= {"width": 320, "layers": 4, "micro_batch": 1}
+                run = self.start(job, "--processes", self.PROCESSES, "--control", "none", *DEVICES,
+                                 settings={**TEACHERS, "teacher.replicas.elastic": "auto", "transport.provider": "shm"})
+                self.assertTrue(run.wait_for_text("starting process 3 for it", "out"), run.text)
+                self.assertTrue(run.wait_for(lambda: reached(run)), run.text)
+                os.kill(run.process.pid, how)
+                finished = run.wait()
+                self.assertEqual(finished.status, 0, finished.describe())
+                self.assertEqual(finished.error_lines(), [], finished.describe())
+                self.assertEqual(len(steps_of_checkpoints(self.folder / name)), 1)
+                self.assert_nothing_left(run)
 
 
 class ASingleProcess(SystemTest):
