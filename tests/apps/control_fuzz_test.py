@@ -18,7 +18,7 @@ from thrift.transport import TTransport
 
 from maestro_control import Control
 
-SECONDS = float(os.environ.get("MAESTRO_FUZZ_SECONDS", 20))
+SECONDS = float(os.environ.get("MAESTRO_FUZZ_SECONDS", 10))
 SEED = int(os.environ.get("MAESTRO_FUZZ_SEED", time.time_ns() % 1_000_000))
 MOST_CLIENTS = 32
 MOST_STRANGERS = 16
