@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
@@ -95,7 +96,7 @@ int run_look(const LookArguments& arguments, Console&) {
   PrintedLine() << "image       " << printable(arguments.image) << ": " << way_of(plan);
   PrintedLine() << "tiles       " << tiles_of(plan);
   PrintedLine() << "rows        " << plan.encoder_rows << " of the encoder, " << plan.visual_rows << " of the decoder";
-  PrintedLine() << "text        " << printable(text_of(text, model.expander.placeholder()));
+  PrintedLine() << "text        " << nlohmann::json(text_of(text, model.expander.placeholder())).dump();
   PrintedLine() << "tokens      " << ids_of(tokenizer->encode(text.text), text, model.expander.image_token());
   if (!arguments.tiles.empty()) {
     write_tiles(model.processor.tiles(image, plan), arguments.tiles);
