@@ -4,7 +4,7 @@
 namespace maestro {
 
 namespace {
-constexpr std::int64_t place_columns = 3;
+constexpr std::int64_t place_columns = 3, mix_columns = 4;
 }
 
 Ports CorpusSection::ports() const {
@@ -13,6 +13,10 @@ Ports CorpusSection::ports() const {
   if (corpus_->patch_columns() > 0) {
     ports.outputs.push_back({"pixels", DType::f32, corpus_->patch_columns(), false, false, Axis::patches});
     ports.outputs.push_back({"places", DType::i32, place_columns, false, false, Axis::patches});
+  }
+  if (corpus_->mixes_rows()) {
+    ports.outputs.push_back({"sources", DType::i32, mix_columns, false, false, Axis::visual});
+    ports.outputs.push_back({"weights", DType::f32, mix_columns, false, false, Axis::visual});
   }
   return ports;
 }
@@ -31,6 +35,7 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   outputs.set("tokens", std::move(tokens));
   outputs.set("targets", std::move(targets));
   if (inputs.layout(Axis::patches).rows() > 0) read_pictures(tape, inputs, split, outputs);
+  if (corpus_->mixes_rows() && inputs.layout(Axis::visual).rows() > 0) read_mix(tape, inputs, split, outputs);
 }
 
 void CorpusSection::read_pictures(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const {
@@ -47,6 +52,21 @@ void CorpusSection::read_pictures(Tape& tape, const Inputs& inputs, Split split,
   }
   outputs.set("pixels", std::move(pixels));
   outputs.set("places", std::move(places));
+}
+
+void CorpusSection::read_mix(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const {
+  const SequenceLayout& layout = inputs.layout(Axis::visual);
+  Var sources = tape.output({layout.rows(), mix_columns}, DType::i32, false);
+  Var weights = tape.output({layout.rows(), mix_columns}, DType::f32, false);
+  for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
+    const std::int64_t first = layout.offsets[at];
+    const std::int64_t count = layout.offsets[at + 1] - first;
+    if (count == 0) continue;
+    corpus_->read_mix(split, inputs.samples()[at], sources.value().row_slice(first, count).span<std::int32_t>(),
+                      weights.value().row_slice(first, count).span<float>());
+  }
+  outputs.set("sources", std::move(sources));
+  outputs.set("weights", std::move(weights));
 }
 
 }  // namespace maestro

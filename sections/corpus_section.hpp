@@ -26,6 +26,7 @@ class CorpusSection final : public Section {
 
  private:
   void read_pictures(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
+  void read_mix(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
 
   std::shared_ptr<const Corpus> corpus_;
   Parameters parameters_;

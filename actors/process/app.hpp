@@ -77,7 +77,8 @@ class SectionBuilder {
 struct ComposedEdge {
   PortRef from;
   PortRef to;
-  std::string key;  ///< top-level key of the job file that names the edge; empty: the app names it
+  std::string key;          ///< top-level key of the job file that names the edge; empty: the app names it
+  bool if_present = false;  ///< left out unless both sections have the ports
 };
 
 /// An app after main() has composed it and before it is resolved.
@@ -165,6 +166,10 @@ class App {
   /// Connects an output port to an input port. Errors begin with the place of `key` if the job file names the edge.
   void connect(PortRef from, PortRef to, std::string key = {}) {
     composed_.edges.push_back({std::move(from), std::move(to), std::move(key)});
+  }
+  /// Connects two ports, or neither if one of the two sections lacks its port in this job.
+  void connect_where_present(PortRef from, PortRef to) {
+    composed_.edges.push_back({std::move(from), std::move(to), {}, true});
   }
   /// Connects as connect(), and checks the edge now instead of at run().
   void connect_checked(PortRef from, PortRef to) {

@@ -119,6 +119,7 @@ class JobResolver {
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
   /// Calls `work`; its errors begin with the place of a top-level key, unless `key` is empty.
   void at_key(const std::string& key, const std::function<void()>& work) const;
+  [[nodiscard]] bool has_port(const PortRef& of, bool input) const;
   void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
@@ -137,7 +138,7 @@ std::map<std::string, Role> JobResolver::roles_by_section() const {
   }
   // Gradients pass through a frozen section if a section before it is trained.
   for (std::size_t round = 0; round < composed_.builders.size(); ++round) {
-    for (const auto& [from, to, key] : composed_.edges) {
+    for (const auto& [from, to, key, if_present] : composed_.edges) {
       const auto producer = roles.find(from.section);
       const auto consumer =
           std::ranges::find(composed_.builders, to.section, [](const auto& builder) { return builder.name_; });
@@ -268,6 +269,11 @@ void JobResolver::at_key(const std::string& key, const std::function<void()>& wo
   }
 }
 
+bool JobResolver::has_port(const PortRef& of, bool input) const {
+  const Ports& ports = plan_.graph.node(stages_with_port(plan_.graph, of.section, of.port, input).front()).ports;
+  return std::ranges::count(input ? ports.inputs : ports.outputs, of.port, &Port::name) > 0;
+}
+
 void JobResolver::connect(const PortRef& from, const PortRef& to) {
   // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
   const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
@@ -277,7 +283,10 @@ void JobResolver::connect(const PortRef& from, const PortRef& to) {
 }
 
 void JobResolver::connect_all() {
-  for (const ComposedEdge& edge : composed_.edges) at_key(edge.key, [&] { connect(edge.from, edge.to); });
+  for (const ComposedEdge& edge : composed_.edges) {
+    if (edge.if_present && !(has_port(edge.from, false) && has_port(edge.to, true))) continue;
+    at_key(edge.key, [&] { connect(edge.from, edge.to); });
+  }
   for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
     if (node.stage + 1 >= node.stages) continue;
     plan_.graph.connect(node.name, "stream", node.section + ".stage" + std::to_string(node.stage + 1), "stream");
@@ -322,7 +331,7 @@ ResolvedJob JobResolver::resolve() && {
 /// Returns the tokenizer's folder from the weights of the first section that reads tokens and has one; check_tokens()
 /// compares the other sections' tokenizers with it.
 std::optional<std::string> JobResolver::tokenizer_of_weights() const {
-  for (const auto& [from, to, key] : composed_.edges) {
+  for (const auto& [from, to, key, if_present] : composed_.edges) {
     if (from.port != "tokens") continue;
     if (auto folder = tokenizer_folder(table(to.section))) return folder;
   }

@@ -24,6 +24,7 @@ namespace maestro {
 namespace {
 
 constexpr std::int64_t shown_side = 256;  // largest longer side of an image on the card, in pixels
+constexpr std::int64_t mix_terms = 4;     // columns of Corpus::read_mix()
 constexpr std::int64_t small_side = 96;   // images up to this side are shown enlarged
 
 /// The trained model of a run.
@@ -42,11 +43,11 @@ class TrainedModel {
     generator_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
   }
 
-  /// Returns the likeliest tokens after `prompt`; `pixels` and `places` are undefined without images.
-  [[nodiscard]] std::vector<std::int32_t> answer(std::span<const std::int32_t> prompt, const Tensor& pixels,
-                                                 const Tensor& places, const ContinuationLimits& limits) {
+  /// Returns the likeliest tokens after `prompt`; `images.pixels` is undefined without images.
+  [[nodiscard]] std::vector<std::int32_t> answer(std::span<const std::int32_t> prompt, const SampleImages& images,
+                                                 const ContinuationLimits& limits) {
     Tensor visual;
-    if (pixels.defined()) visual = reader_->read(pixels, places, std::ranges::count(prompt, image_token));
+    if (images.pixels.defined()) visual = reader_->read(images);
     TokenSampler likeliest({});
     std::vector<std::int32_t> answer;
     generator_->continue_prompt(
@@ -139,20 +140,28 @@ std::vector<std::int32_t> stop_tokens(const JobTable& table, const ConversationS
 
 PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample, const ContinuationLimits& limits) {
   const ConversationView view = data.conversations->view(Split::validation, sample);
-  const std::int64_t patches = data.corpus->pictures(Split::validation, sample).patches;
-  std::vector<float> pixels(static_cast<std::size_t>(patches * data.corpus->patch_columns()));
-  std::vector<std::int32_t> places(static_cast<std::size_t>(patches * 3));
-  Tensor seen, at;
+  const SamplePictures all = data.corpus->pictures(Split::validation, sample);
+  std::vector<float> pixels(static_cast<std::size_t>(all.patches * data.corpus->patch_columns()));
+  std::vector<std::int32_t> places(static_cast<std::size_t>(all.patches * 3));
+  std::vector<std::int32_t> sources(static_cast<std::size_t>(data.corpus->mixes_rows() ? all.visual * mix_terms : 0));
+  std::vector<float> weights(sources.size());
+  SampleImages seen;
   if (view.patches > 0) {
     data.corpus->read_pictures(Split::validation, sample, pixels, places);
     // The first question sees only the images that it names; later questions may have more.
-    seen = Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()});
-    at = Tensor(places.data(), DType::i32, Shape{view.patches, 3});
+    seen.pixels = Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()});
+    seen.places = Tensor(places.data(), DType::i32, Shape{view.patches, 3});
+    seen.visual = std::ranges::count(view.prompt, image_token);
+  }
+  if (view.patches > 0 && !sources.empty()) {
+    data.corpus->read_mix(Split::validation, sample, sources, weights);
+    seen.sources = Tensor(sources.data(), DType::i32, Shape{seen.visual, mix_terms});
+    seen.weights = Tensor(weights.data(), DType::f32, Shape{seen.visual, mix_terms});
   }
   PageAnswer out;
   out.question = view.question;
   out.reference = view.answer;
-  out.written = data.conversations->decode(view.prompt, model.answer(view.prompt, seen, at, limits));
+  out.written = data.conversations->decode(view.prompt, model.answer(view.prompt, seen, limits));
   for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }

@@ -11,6 +11,8 @@ void compose_vision_language(App& app) {
   app.connect(data.port("pixels"), vision.port("pixels"));
   app.connect(data.port("places"), vision.port("places"));
   app.connect(vision.port("features"), projector.port("features"));
+  app.connect_where_present(data.port("sources"), projector.port("sources"));
+  app.connect_where_present(data.port("weights"), projector.port("weights"));
   app.connect(projector.port("visual"), llm.port("visual"));
   app.connect(data.port("tokens"), llm.port("tokens"));
   app.connect(data.port("targets"), llm.port("targets"));

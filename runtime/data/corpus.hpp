@@ -80,6 +80,11 @@ class Corpus {
   /// row and column in the image. Throws std::invalid_argument for spans of another size.
   virtual void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                              std::span<std::int32_t> places) const;
+  /// Returns whether visual rows are weighted sums of the encoder's rows, as read_mix() states them.
+  [[nodiscard]] virtual bool mixes_rows() const { return false; }
+  /// Fills sources (V, 4), rows of the sample's patches or -1 for the projector's learned row, and their weights (V,
+  /// 4), for the sample's visual rows. Throws std::invalid_argument for spans of another size.
+  virtual void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources, std::span<float> weights) const;
   /// Ensures that the sample can be read (decodes its images ahead of time). Called before a sample is announced. The
   /// error names file and sample, and the caller then skips the sample.
   [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }

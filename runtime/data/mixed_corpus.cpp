@@ -49,8 +49,16 @@ std::int64_t MixedCorpus::max_patches() const {
 
 std::int64_t MixedCorpus::max_visual() const {
   std::int64_t most = 0;
-  for (const MixedPart& part : parts_) most = std::max(most, part.corpus->max_visual());
-  return most;
+  bool more = false;
+  for (const MixedPart& part : parts_) {
+    most = std::max(most, part.corpus->max_visual());
+    more |= part.corpus->max_visual() > part.corpus->max_patches();
+  }
+  return more ? std::max(most, max_patches() + 1) : most;
+}
+
+bool MixedCorpus::mixes_rows() const {
+  return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->mixes_rows(); });
 }
 
 PictureGrids MixedCorpus::picture_grids() const {

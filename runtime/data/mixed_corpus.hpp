@@ -48,6 +48,12 @@ class MixedCorpus final : public Corpus {
     const Place at = place(split, sample);
     at.corpus->read_pictures(split, at.sample, pixels, places);
   }
+  [[nodiscard]] bool mixes_rows() const override;
+  void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources,
+                std::span<float> weights) const override {
+    const Place at = place(split, sample);
+    at.corpus->read_mix(split, at.sample, sources, weights);
+  }
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override {
     const Place at = place(split, sample);
     return at.corpus->prepare(split, at.sample);

@@ -56,6 +56,11 @@ void Corpus::read_pictures(Split /*split*/, SampleId /*sample*/, std::span<float
   if (!pixels.empty() || !places.empty()) throw std::invalid_argument("this corpus does not have images");
 }
 
+void Corpus::read_mix(Split /*split*/, SampleId /*sample*/, std::span<std::int32_t> sources,
+                      std::span<float> weights) const {
+  if (!sources.empty() || !weights.empty()) throw std::invalid_argument("this corpus does not mix rows of images");
+}
+
 namespace {
 
 SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {

@@ -65,4 +65,15 @@ std::vector<MixedRow> mixed_rows(const ImagePlan& plan, ImageGrid tile) {
   return rows;
 }
 
+void write_mix(std::span<const MixedRow> rows, std::int64_t first, std::span<std::int32_t> sources,
+               std::span<float> weights) {
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (std::size_t term = 0; term < mixed_terms; ++term) {
+      const std::int32_t source = rows[row].sources[term];
+      sources[row * mixed_terms + term] = source == newline_row ? source : source + static_cast<std::int32_t>(first);
+      weights[row * mixed_terms + term] = rows[row].weights[term];
+    }
+  }
+}
+
 }  // namespace maestro

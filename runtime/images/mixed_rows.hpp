@@ -4,9 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
+#include <variant>
 #include <vector>
 
 #include "runtime/images/image_plan.hpp"
+#include "runtime/images/image_settings.hpp"
 
 namespace maestro {
 
@@ -23,5 +26,18 @@ struct MixedRow {
 /// to `plan.merged` by bilinear interpolation, each with a newline row at its end. An image that is not cut is
 /// one tile and a newline row. `tile` is the grid of a tile. The arithmetic equals transformers' LlavaOnevisionModel.
 [[nodiscard]] std::vector<MixedRow> mixed_rows(const ImagePlan& plan, ImageGrid tile);
+
+/// Returns whether images with these settings have mixed_rows().
+[[nodiscard]] inline bool mixes_rows(const ImageSettings& settings) {
+  return std::holds_alternative<FittedTiles>(settings.geometry);
+}
+/// Returns the grid of patches in a tile of the plan.
+[[nodiscard]] inline ImageGrid tile_patches(const ImagePlan& plan, const EncoderGrid& encoder) {
+  const ImageSize tile = plan.tiles.front().size;
+  return {tile.height / encoder.patch, tile.width / encoder.patch};
+}
+/// Writes the rows' terms, (rows, 4) each; sources count from `first` rows before the image's.
+void write_mix(std::span<const MixedRow> rows, std::int64_t first, std::span<std::int32_t> sources,
+               std::span<float> weights);
 
 }  // namespace maestro

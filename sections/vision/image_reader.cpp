@@ -61,20 +61,24 @@ ImageReader::ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedS
       seeing_(ops, arena_, vision_.precision, false),
       projecting_(ops, arena_, projector_.precision, false) {}
 
-Tensor ImageReader::read(const Tensor& pixels, const Tensor& places, std::int64_t rows) {
+Tensor ImageReader::read(const SampleImages& images) {
   visual_ = Var();
-  const Rows none(0), patches(pixels.rows()), wanted(rows);
-  const Inputs sample(Pass::evaluate, only_sample, none.layout(), 1.0, patches.layout(), wanted.layout());
+  const Rows none(0), patches(images.pixels.rows()), visual(images.visual);
+  const Inputs sample(Pass::evaluate, only_sample, none.layout(), 1.0, patches.layout(), visual.layout());
   Outputs seen, projected;
-  Inputs images = sample, features = sample;
-  images.set("pixels", seeing_.input(pixels));
-  images.set("places", seeing_.input(places));
-  vision_.section->forward(seeing_, images, seen);
-  features.set("features", projecting_.input(seen.find("features")->value()));
-  projector_.section->forward(projecting_, features, projected);
+  Inputs to_vision = sample, to_projector = sample;
+  to_vision.set("pixels", seeing_.input(images.pixels));
+  to_vision.set("places", seeing_.input(images.places));
+  vision_.section->forward(seeing_, to_vision, seen);
+  to_projector.set("features", projecting_.input(seen.find("features")->value()));
+  if (images.sources.defined()) {
+    to_projector.set("sources", projecting_.input(images.sources));
+    to_projector.set("weights", projecting_.input(images.weights));
+  }
+  projector_.section->forward(projecting_, to_projector, projected);
   visual_ = *projected.find("visual");
-  if (visual_.value().rows() == rows) return visual_.value();
-  throw JobError("the prompt has " + std::to_string(rows) + " image tokens, but its images have " +
+  if (visual_.value().rows() == images.visual) return visual_.value();
+  throw JobError("the prompt has " + std::to_string(images.visual) + " image tokens, but its images have " +
                  std::to_string(visual_.value().rows()) + " rows");
 }
 

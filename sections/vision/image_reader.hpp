@@ -18,6 +18,15 @@ struct LoadedSection {
   DType precision = DType::f32;
 };
 
+/// A sample's images: outputs of the data source.
+struct SampleImages {
+  Tensor pixels;            ///< (P, 3 patch^2) f32
+  Tensor places;            ///< (P, 3) i32
+  std::int64_t visual = 0;  ///< V, rows of the decoder
+  Tensor sources = {};      ///< (V, 4) i32; undefined unless the projector mixes rows
+  Tensor weights = {};      ///< (V, 4) f32; the same
+};
+
 /// Not thread-safe.
 class ImageReader {
  public:
@@ -28,9 +37,9 @@ class ImageReader {
   [[nodiscard]] static std::unique_ptr<ImageReader> open(const OperatorTable& ops, const std::filesystem::path& folder,
                                                          DType precision);
 
-  /// Returns the `rows` rows (rows, width) for pixels (P, 3 patch^2) f32 and places (P, 3) i32 of a sample's images,
-  /// with the projector's precision; valid until the next call. Throws JobError if the projector makes another number.
-  [[nodiscard]] Tensor read(const Tensor& pixels, const Tensor& places, std::int64_t rows);
+  /// Returns the decoder's rows (V, width) with the projector's precision, valid until the next call. Throws JobError
+  /// if the projector makes another number.
+  [[nodiscard]] Tensor read(const SampleImages& images);
 
  private:
   LoadedSection vision_, projector_;

@@ -181,7 +181,7 @@ class Answering {
                                    const ContinuationLimits& limits) {
     Tensor visual;
     const auto rows = std::ranges::count(prompt, image_token);
-    if (pictures != nullptr) visual = reader_.read(pictures->pixel_tensor(), pictures->place_tensor(), rows);
+    if (pictures != nullptr) visual = reader_.read({pictures->pixel_tensor(), pictures->place_tensor(), rows});
     TokenSampler likeliest({});
     std::vector<std::int32_t> tokens;
     generator_.continue_prompt(

@@ -6,6 +6,7 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/images/encoder_grid.hpp"
+#include "runtime/images/mixed_rows.hpp"
 
 namespace maestro {
 
@@ -17,11 +18,22 @@ constexpr std::int64_t place_columns = 3;
 struct EncoderRows {
   std::vector<float> pixels;
   std::vector<std::int32_t> places;
+  std::vector<std::int32_t> sources;
+  std::vector<float> weights;
   std::int64_t tiles = 0;
   std::int64_t visual = 0;  ///< rows of the decoder
 
   /// Adds the rows of an image, with tiles numbered from `tiles` on.
-  void add(const ImageProcessor& processor, const Image& image, const ImagePlan& plan, std::size_t patch_columns) {
+  void add(const ImageProcessor& processor, const Image& image, const ImagePlan& plan, const EncoderGrid& encoder) {
+    const auto patch_columns = static_cast<std::size_t>(3 * encoder.patch * encoder.patch);
+    if (mixes_rows(processor.settings())) {
+      const std::vector<MixedRow> mix = mixed_rows(plan, tile_patches(plan, encoder));
+      const std::size_t first = sources.size(), terms = mix.size() * mixed_terms;
+      sources.resize(first + terms);
+      weights.resize(first + terms);
+      write_mix(mix, std::ssize(places) / place_columns, std::span(sources).subspan(first),
+                std::span(weights).subspan(first));
+    }
     const auto rows = static_cast<std::size_t>(plan.encoder_rows);
     const std::size_t first_pixel = pixels.size(), first_place = places.size();
     pixels.resize(first_pixel + rows * patch_columns);
@@ -41,18 +53,24 @@ SeenImages::SeenImages(const std::filesystem::path& folder, std::span<const std:
     : tokenizer_(&tokenizer),
       model_(read_image_model(folder, tokenizer, PassOrder::pillow13).value_or_throw()),
       reader_(ImageReader::open(ops, folder, precision)) {
-  const std::int64_t patch = read_encoder_grid(folder).value_or_throw().patch, columns = 3 * patch * patch;
+  const EncoderGrid encoder = read_encoder_grid(folder).value_or_throw();
   EncoderRows rows;
   for (const std::filesystem::path& file : files) {
     const Image image = decode_image(file).value_or_throw();
     const Result<ImagePlan> plan = model_.processor.plan(image.size(), std::ssize(files));
     if (!plan) throw JobError(printable(file.string()) + ": " + plan.error().message);
     texts_.push_back(model_.expander.expand(*plan).value_or_throw());
-    rows.add(model_.processor, image, *plan, static_cast<std::size_t>(columns));
+    rows.add(model_.processor, image, *plan, encoder);
   }
   const std::int64_t count = std::ssize(rows.places) / place_columns;
-  visual_ = reader_->read(Tensor(rows.pixels.data(), DType::f32, Shape{count, columns}),
-                          Tensor(rows.places.data(), DType::i32, Shape{count, place_columns}), rows.visual);
+  SampleImages images{Tensor(rows.pixels.data(), DType::f32, Shape{count, 3 * encoder.patch * encoder.patch}),
+                      Tensor(rows.places.data(), DType::i32, Shape{count, place_columns}), rows.visual};
+  if (!rows.sources.empty()) {
+    const Shape terms{rows.visual, static_cast<std::int64_t>(mixed_terms)};
+    images.sources = Tensor(rows.sources.data(), DType::i32, terms);
+    images.weights = Tensor(rows.weights.data(), DType::f32, terms);
+  }
+  visual_ = reader_->read(images);
 }
 
 std::vector<std::int32_t> SeenImages::encode(std::string_view text) const {

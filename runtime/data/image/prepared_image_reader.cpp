@@ -29,8 +29,16 @@ Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
 Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) const {
   const Result<ImagePlan> made = plan(image);
   if (!made) return made.error();
-  const ImageSize tile = made->tiles.front().size;
-  return PatchGrid{tile.height / encoder_.patch, tile.width / encoder_.patch};
+  const ImageGrid tile = tile_patches(*made, encoder_);
+  return PatchGrid{tile.rows, tile.columns};
+}
+
+Status PreparedImageReader::mix(const PreparedImage& image, std::int64_t first, std::span<std::int32_t> sources,
+                                std::span<float> weights) const {
+  const Result<ImagePlan> made = plan(image);
+  if (!made) return made.error();
+  write_mix(mixed_rows(*made, tile_patches(*made, encoder_)), first, sources, weights);
+  return {};
 }
 
 StoredImage PreparedImageReader::stored(const NumberedImage& image) const {

@@ -13,6 +13,7 @@
 #include "runtime/dataset/image_table.hpp"
 #include "runtime/dataset/prepared_data.hpp"
 #include "runtime/images/image_processor.hpp"
+#include "runtime/images/mixed_rows.hpp"
 
 namespace maestro {
 
@@ -35,6 +36,12 @@ class PreparedImageReader {
   [[nodiscard]] std::int64_t patch_columns() const { return 3 * encoder_.patch * encoder_.patch; }
   /// Returns the grid of a tile's patches.
   [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
+  /// Returns whether the decoder's rows are weighted sums of the encoder's.
+  [[nodiscard]] bool mixes_rows() const { return maestro::mixes_rows(processor_.settings()); }
+  /// Writes the terms of an image's decoder rows (V, 4) for Corpus::read_mix(); `first` is the sample's row at which
+  /// the image begins. The error names the folder.
+  [[nodiscard]] Status mix(const PreparedImage& image, std::int64_t first, std::span<std::int32_t> sources,
+                           std::span<float> weights) const;
   [[nodiscard]] StoredImage stored(const NumberedImage& image) const;
 
   /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.

@@ -172,6 +172,7 @@ void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard
   const SamplePictures pictures = this->pictures(split, SampleId(side.samples - 1));
   most_rows_ = {std::max(most_rows_.images, pictures.images), std::max(most_rows_.patches, pictures.patches),
                 std::max(most_rows_.visual, pictures.visual)};
+  more_visual_ |= pictures.visual > pictures.patches;
   if (pictures.images > 0) {
     ++with_images_;
     for (const NumberedImage& image : images_of(split, SampleId(side.samples - 1))) {
@@ -253,6 +254,26 @@ void PreparedCorpus::read_pictures(Split split, SampleId sample, std::span<float
     pixels = pixels.subspan(values);
     places = places.subspan(count * 3);
     tile += image.image.tiles;
+  }
+}
+
+void PreparedCorpus::read_mix(Split split, SampleId sample, std::span<std::int32_t> sources,
+                              std::span<float> weights) const {
+  const std::vector<NumberedImage> images = images_of(split, sample);
+  std::int64_t rows = 0, first = 0;
+  for (const NumberedImage& image : images) rows += image.image.visual_rows;
+  const auto terms = static_cast<std::size_t>(rows) * mixed_terms;
+  if (sources.size() != terms || weights.size() != terms) {
+    throw std::invalid_argument(std::to_string(rows) + " visual rows read into spans with room for " +
+                                std::to_string(sources.size()) + " and " + std::to_string(weights.size()));
+  }
+  for (const NumberedImage& image : images) {
+    const auto count = static_cast<std::size_t>(image.image.visual_rows) * mixed_terms;
+    const Status read = images_->mix(image.image, first, sources.first(count), weights.first(count));
+    if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
+    sources = sources.subspan(count);
+    weights = weights.subspan(count);
+    first += image.image.encoder_rows;
   }
 }
 

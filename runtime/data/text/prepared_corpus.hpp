@@ -7,6 +7,7 @@
 //       images. If the first does not fit, the document is left out and counted.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
@@ -44,12 +45,16 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
 
   [[nodiscard]] std::int64_t patch_columns() const override { return images_ ? images_->patch_columns() : 0; }
   [[nodiscard]] std::int64_t max_patches() const override { return most_rows_.patches; }
-  [[nodiscard]] std::int64_t max_visual() const override { return most_rows_.visual; }
+  [[nodiscard]] std::int64_t max_visual() const override {
+    return more_visual_ ? std::max(most_rows_.visual, most_rows_.patches + 1) : most_rows_.visual;
+  }
   [[nodiscard]] PictureGrids picture_grids() const override { return grids_; }
   [[nodiscard]] SamplePictures pictures(Split split, SampleId sample) const override;
   /// Throws std::runtime_error that names the image if it was damaged after `prepare` and is not in the cache any more.
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                      std::span<std::int32_t> places) const override;
+  [[nodiscard]] bool mixes_rows() const override { return images_ && images_->mixes_rows(); }
+  void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources, std::span<float> weights) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
 
   /// Returns whether samples may have images, so that view() and decode() may be called.
@@ -119,6 +124,7 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   std::unique_ptr<Tokenizer> tokenizer_;       // with images, for views
   PictureGrids grids_;
   SamplePictures most_rows_;                   // most of each, not of the same sample
+  bool more_visual_ = false;                   // a sample has more visual rows than patches
   std::uint64_t with_images_ = 0;              // samples
   std::uint64_t unfit_ = 0;                    // conversations whose first answer does not fit
   mutable std::atomic<std::size_t> read_ = 0;  // bytes read since memory was last released

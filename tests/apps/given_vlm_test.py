@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Given vision-language models: asked about images, trained by `maestro vlm --model`, and written back as one folder."""
+
+import json
+import pathlib
+import shutil
+import unittest
+
+from maestro_program import SystemTest
+from model_folders import tensors
+
+HERE = pathlib.Path(__file__).resolve().parent
+RECORDED = HERE / "references/image_text"  # by record_image_answers.py
+FOLDERS = HERE.parent / "dataset/references/images"
+ROWS = HERE.parent / "dataset/references/image_rows"
+FAMILIES = ("smolvlm", "llava", "llava_onevision")
+VISION = ("vision_tower.", "model.vision_model.", "model.vision_tower.")
+SMALL = ("--set", "train.global_batch=4", "--set", "train.validation_samples=0", "--set", "train.schedule_steps=3")
+
+
+class AGivenModel(SystemTest):
+    def folder_of(self, family):
+        folder = self.folder / family
+        if not folder.exists():
+            shutil.copytree(FOLDERS / family, folder)
+            shutil.copy(RECORDED / family / "model.safetensors", folder)
+        return folder
+
+    def vlm(self, family, *arguments, data=ROWS / "list.json", out="runs", steps=3):
+        return self.call("vlm", "--model", str(self.folder_of(family)), "--data", str(data), "--out", out, "--steps", str(steps),
+                         *SMALL, *arguments)
+
+    def trained(self, family, *arguments, out="runs", **more):
+        finished = self.vlm(family, *arguments, out=out, **more)
+        self.assertEqual(finished.status, 0, finished.describe())
+        return json.loads((self.folder / out / "vlm/report.json").read_text())
+
+    def losses(self, *arguments, **more):
+        return [row["loss"] for row in self.trained("smolvlm", *arguments, **more)["steps"] if row["section"] == "llm"]
+
+    def assert_answers(self, family, folder):
+        recorded = json.loads((RECORDED / family / "answers.json").read_text())
+        for images, ids in recorded["answers"].items():
+            files = [word for name in images.split() for word in ("--image", str(ROWS / "images" / name))]
+            asked = self.call("generate", str(folder), *files, "--prompt", recorded["question"], "--max-tokens", "32", "--json")
+            self.assertEqual(asked.status, 0, asked.describe())
+            self.assertEqual(json.loads(asked.out)["ids"], ids, f"{family}: {images}")
+
+    def test_answers_questions_about_images_as_transformers_does(self):  # GN-1
+        for family in FAMILIES:
+            self.assert_answers(family, self.folder_of(family))
+
+    def test_comes_out_bit_for_bit_if_nothing_is_learned(self):  # EX-5
+        for family in FAMILIES:
+            folder = self.folder_of(family)
+            self.trained(family, "--train", "vision,projector,llm", *(
+                word for name in ("vision", "projector", "llm") for word in ("--set", f"{name}.lr=1e-30")), out=f"of-{family}")
+            (written,) = (self.folder / f"of-{family}/vlm/models").iterdir()
+            self.assertEqual({file.name for file in written.iterdir()}, {file.name for file in folder.iterdir()})
+            for file in folder.iterdir():
+                self.assertEqual(file.read_bytes(), (written / file.name).read_bytes(), f"{family}: {file.name}")
+            self.assert_answers(family, written)
+
+    def test_learns_and_comes_out_as_one_folder_with_its_other_tensors(self):  # EX-5
+        for family in FAMILIES:
+            report = self.trained(family, "--set", "projector.lr=1e-2", "--set", "llm.lr=1e-2", out=f"of-{family}")
+            self.assertEqual(report["last_step"], 3)
+            before, after = tensors(self.folder_of(family)), tensors(self.folder / f"of-{family}/vlm/models/llm+projector")
+            self.assertEqual(list(before), list(after))
+            for name, tensor in before.items():
+                same = name.startswith(VISION) or name == "lm_head.weight" and tensor[2] == after[name][2]
+                (self.assertEqual if same else self.assertNotEqual)(tensor[2], after[name][2], f"{family}: {name}")
+            card = (self.folder / f"of-{family}/vlm/card.html").read_text()
+            self.assertIn("data:image/png;base64,", card)
+            self.assertIn("Noise, number", card, "the reference answers")
+
+    def test_has_the_same_losses_from_every_file_and_under_every_layout(self):
+        alone = self.losses("--train", "vision,projector,llm")
+        self.assertEqual(len(alone), 3)
+        layouts = {
+            "replicas": ("llm.replicas=2", "vision.replicas=2"),
+            "tensor": ("llm.tensor=2", "vision.tensor=2", "projector.tensor=2"),
+            "micro-batches": ("llm.micro_batch=3", "vision.micro_batch_tokens=100"),
+            "recompute": ("llm.recompute=1",),
+        }
+        for name, settings in layouts.items():
+            words = [word for each in settings for word in ("--set", each)]
+            losses = self.losses("--train", "vision,projector,llm", *words, out=name)
+            for step, (one, other) in enumerate(zip(alone, losses, strict=True)):
+                self.assertAlmostEqual(one, other, delta=1e-5 * abs(one), msg=f"{name}, step {step + 1}")
+
+    def test_goes_on_after_a_stop_with_the_same_losses(self):
+        whole = self.losses()
+        self.assertEqual(self.losses(steps=2, out="cut"), whole[:2])
+        self.assertEqual(self.losses("--resume", "auto", out="cut")[-1:], whole[2:])
+
+    def test_that_does_not_fit_has_a_line_that_says_why(self):
+        folder = self.folder_of("smolvlm")
+        image = str(ROWS / "images/a.png")
+        self.assertIn('--train: "decoder" is no section; give some of vision,projector,llm', self.vlm("smolvlm", "--train", "decoder").err)
+        both = self.call("vlm", "--model", str(folder), "--data", str(ROWS / "list.json"), "--set", "data.patch=8")
+        self.assertIn("data.patch: has no effect: the images are cut by the processor of data.processor", both.err)
+        without = self.call("vlm", "--model", str(folder))
+        self.assertIn("--model requires --data", without.err)
+        unread = self.call("generate", str(folder), "--image", str(ROWS / "list.json"), "--prompt", "a")
+        self.assertIn(f"{ROWS / 'list.json'}: ", unread.err)
+        spelled = self.call("generate", str(folder), "--image", image, "--prompt", "a <image> b")
+        self.assertIn("a text that spells it is not a place", spelled.err)
+        self.assertEqual({each.status for each in (both, without, unread, spelled)}, {2})
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "mllama"}))
+        foreign = self.call("generate", str(folder), "--image", image, "--prompt", "a")
+        self.assertEqual(foreign.status, 2)
+        self.assertRegex(foreign.err, r'model_type.*"mllama"')
+
+
+if __name__ == "__main__":
+    unittest.main()

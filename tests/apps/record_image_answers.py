@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Records what transformers answers to questions about images, for given_vlm_test.py.
+
+usage: record_image_answers.py    (transformers, torch, Pillow)
+
+Writes references/image_text/MODEL for the folders in ../dataset/references/images: model.safetensors, random weights in
+half precision, and answers.json: the greedy continuations in single precision, by the names of the images.
+"""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from PIL import Image
+from transformers import (AutoConfig, AutoModelForImageTextToText, AutoTokenizer, Idefics3Processor, LlavaOnevisionProcessor,
+                          LlavaProcessor)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+
+HERE = Path(__file__).parent
+FOLDERS = HERE.parent / "dataset/references/images"
+IMAGES = HERE.parent / "dataset/references/image_rows/images"
+QUESTION = "What is this?"
+KINDS = {"smolvlm": (Idefics3ImageProcessorPil, Idefics3Processor), "llava": (CLIPImageProcessorPil, LlavaProcessor),
+         "llava_onevision": (LlavaOnevisionImageProcessorPil, LlavaOnevisionProcessor)}
+ASKED = (["a.png"], ["b.jpg"], ["c.webp"], ["a.png", "b.jpg"])
+
+
+def processor_of(name):
+    # SmolVLM's own processor needs a reader of videos; Idefics3's writes the same texts.
+    settings = json.loads((FOLDERS / name / "processor_config.json").read_text())
+    kind, whole = KINDS[name]
+    given = {key: value for key, value in settings.items() if key not in ("image_processor", "processor_class", "video_processor")}
+    template = (FOLDERS / name / "chat_template.jinja").read_text()
+    parts = [kind(**settings["image_processor"]), AutoTokenizer.from_pretrained(FOLDERS / name)]
+    if name == "llava_onevision":  # without its reader of videos
+        whole.check_argument_for_proper_class = lambda self, name, argument: type(argument)
+        parts.append(None)
+    made = whole(*parts, chat_template=template, **given)
+    if name == "llava_onevision":
+        whole.get_attributes = classmethod(lambda cls: ["image_processor", "tokenizer"])
+    return made
+
+
+def main():
+    for name in KINDS:
+        torch.manual_seed(3)
+        folder = HERE / "references/image_text" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with tempfile.TemporaryDirectory() as made:
+            AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(FOLDERS / name)).half().save_pretrained(made)
+            shutil.copy(Path(made) / "model.safetensors", folder)
+            model = AutoModelForImageTextToText.from_pretrained(made, dtype=torch.float32).eval()
+        processor, answers = processor_of(name), {}
+        for images in ASKED:
+            content = [{"type": "image"} for _ in images] + [{"type": "text", "text": QUESTION}]
+            text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+            batch = processor(text=text, images=[Image.open(IMAGES / each).convert("RGB") for each in images], return_tensors="pt")
+            with torch.no_grad():
+                written = model.generate(**batch, max_new_tokens=32, do_sample=False, eos_token_id=None)
+            answers[" ".join(images)] = written[0][batch["input_ids"].shape[1]:].tolist()
+        (folder / "answers.json").write_text(json.dumps({"question": QUESTION, "answers": answers}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
