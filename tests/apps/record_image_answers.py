@@ -60,7 +60,7 @@ def main():
         for images in ASKED:
             content = [{"type": "image"} for _ in images] + [{"type": "text", "text": QUESTION}]
             text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-            batch = processor(text=text, images=[Image.open(IMAGES / each).convert("RGB") for each in images], return_tensors="pt")
+            batch = processor(text=text, images=[[Image.open(IMAGES / each).convert("RGB") for each in images]], return_tensors="pt")
             with torch.no_grad():
                 written = model.generate(**batch, max_new_tokens=32, do_sample=False, eos_token_id=None)
             answers[" ".join(images)] = written[0][batch["input_ids"].shape[1]:].tolist()
