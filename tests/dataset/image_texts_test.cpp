@@ -94,13 +94,16 @@ std::string refusal(const fs::path& folder) {
   }
 }
 
-/// IE-1 and CE-7.
+/// IE-1 and CE-7, with the prefix rule and with templates that mark answers.
 TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   const json texts = read(references / "texts.json");
   const json& conversations = texts["conversations"];
   ASSERT_EQ(conversations.size(), 60U);
-  for (const char* model : {"smolvlm", "idefics3", "llava", "llava_onevision"}) {
+  for (const std::string name :
+       {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked", "llava_onevision marked"}) {
+    const std::string model = name.substr(0, name.find(' '));
     PrepareOptions options = options_of(references / model);
+    if (model != name) options.chat_template = (references / model / "marked.jinja").string();
     const DocumentEncoder encoder(options);
     for (std::size_t at = 0; at < conversations.size(); ++at) {
       std::vector<ImageSize> sizes;
@@ -109,8 +112,8 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
       ASSERT_TRUE(documents) << documents.error().message;
       ASSERT_EQ(documents->size(), 1U);
       EXPECT_EQ(documents->front().images, sizes.size());
-      ASSERT_EQ(hash_of(documents->front()), texts[model][at].get<std::string>())
-          << model << ", conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
+      ASSERT_EQ(hash_of(documents->front()), texts[name][at].get<std::string>())
+          << name << ", conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
     }
   }
 }

@@ -49,6 +49,11 @@ ONEVISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + 
              + IMAGES_FIRST.replace("%s", "{{ '<image>' }}", 1).replace("%s", "{{ content['text'] }}")
              + "{{'<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
+MARKED = {"llava": LLAVA.replace("{{ content['text'] + ' ' }}", "TEXT"),
+          "llava_onevision": ONEVISION.replace("{{ content['text'] }}", "TEXT")}
+GENERATED = ("{% if message['role'] == 'assistant' %}{% generation %}{{ content['text'] + ' ' }}{% endgeneration %}"
+             "{% else %}{{ content['text'] + ' ' }}{% endif %}")
+
 
 def tokenizer_of(name, special, bos, eos):
     made = Tokenizer.from_file(str(TESTS / "tokenizer" / "references" / f"{name}.json"))
@@ -170,6 +175,18 @@ def document(processor, messages, sizes):
     return ids, learned
 
 
+def marked(processor, template, messages, sizes):
+    """Returns the ids and transformers' mask of a template with {% generation %}, and learns the end after an answer."""
+    filled = (Image.new("RGB", tuple(size)) for size in sizes)
+    given = [{**message, "content": [{"type": "image", "image": next(filled)} if part["type"] == "image" else part
+                                     for part in message["content"]]} for message in messages]
+    made = processor.apply_chat_template(given, chat_template=template, tokenize=True, return_dict=True,
+                                         return_assistant_tokens_mask=True)
+    ids, mask = ([int(value) for value in made[key][0]] for key in ("input_ids", "assistant_masks"))
+    ends = [at for at in range(1, len(ids)) if ids[at] == processor.tokenizer.eos_token_id and mask[at - 1]]
+    return ids, [int(learned or at in ends) for at, learned in enumerate(mask)]
+
+
 def main():
     transformers.logging.set_verbosity_error()
     source = random.Random(14)
@@ -191,6 +208,12 @@ def main():
             (folder / "processor_config.json").write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n")
         made = [document(processor, *each) for each in conversations]
         lines.append(f'"{name}": ' + json.dumps(["refused" if each is None else hash_of([each]) for each in made]))
+        if name in MARKED:
+            template = MARKED[name].replace("TEXT", GENERATED)
+            (folder / "marked.jinja").write_text(template)
+            masks = [marked(processor, template, *each) for each in conversations]
+            lines.append(f'"{name} marked": ' + json.dumps([hash_of([each]) for each in masks]))
+            print(sum(masks[0][1]), sum(masks[1][1]))
         print(name, len(tokens["added_tokens"]), sum(each is None for each in made), [len(each[0]) for each in made if each][:9])
     (REFERENCES / "texts.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
