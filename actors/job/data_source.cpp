@@ -3,21 +3,46 @@
 
 #include <algorithm>
 
+#include "runtime/core/ordered_workers.hpp"
+#include "runtime/core/usable_cores.hpp"
+
 namespace maestro {
+
+namespace {
+
+constexpr std::size_t most_threads = 16;
+
+}  // namespace
 
 std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
   const std::uint64_t all = corpus.samples(Split::validation);
   return limit == 0 ? all : std::min(all, static_cast<std::uint64_t>(limit));
 }
 
-BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler)
+BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler, std::size_t threads)
     : corpus_(std::move(corpus)),
       sampler_(std::move(sampler)),
       most_positions_(corpus_->max_length()),
-      most_{.images = 0, .patches = corpus_->max_patches(), .visual = corpus_->max_visual()} {}
+      most_{.images = 0, .patches = corpus_->max_patches(), .visual = corpus_->max_visual()},
+      threads_(threads > 0 ? threads : std::clamp<std::size_t>(usable_cores().size() / 2, 1, most_threads)) {
+  if (corpus_->patch_columns() == 0) threads_ = 1;  // without images, preparing is no work
+}
 
-void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id) const {
-  if (const Status ready = corpus_->prepare(split, id); !ready) {
+void BatchDrawer::add(BatchMetadata& batch, Split split, const std::vector<SampleId>& ids) const {
+  if (threads_ == 1) {
+    for (const SampleId id : ids) add(batch, split, id, corpus_->prepare(split, id));
+    return;
+  }
+  std::size_t next = 0;
+  OrderedWorkers<SampleId, Status> workers(
+      threads_, [&](SampleId id) { return corpus_->prepare(split, id); },
+      [&](const Status& ready) { add(batch, split, ids[next++], ready); });
+  for (const SampleId id : ids) workers.add(id);
+  workers.finish();
+}
+
+void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id, const Status& ready) const {
+  if (!ready) {
     batch.left_out.push_back(ready.error().message);
     return;
   }
@@ -46,10 +71,9 @@ BatchMetadata BatchDrawer::training(StepId step, std::int64_t global_batch, cons
   batch.step = step;
   const auto size = static_cast<std::uint64_t>(global_batch);
   const std::uint64_t first = cursor.position(step.value(), size);
-  for (std::uint64_t position = first; position < first + size; ++position) {
-    const SampleId id = sampler_.at(position);
-    add(batch, Split::train, id);
-  }
+  std::vector<SampleId> ids;
+  for (std::uint64_t position = first; position < first + size; ++position) ids.push_back(sampler_.at(position));
+  add(batch, Split::train, ids);
   return batch;
 }
 
@@ -59,11 +83,9 @@ BatchMetadata BatchDrawer::validation(StepId step, std::int64_t limit) const {
   batch.pass = Pass::evaluate;
   const std::uint64_t all = corpus_->samples(Split::validation);
   const std::uint64_t count = validation_size(*corpus_, limit);
-  for (std::uint64_t at = 0; at < count; ++at) {
-    // Spread over the split, the same samples every time.
-    const SampleId id(at * all / count);
-    add(batch, Split::validation, id);
-  }
+  std::vector<SampleId> ids;  // spread over the split, the same samples every time
+  for (std::uint64_t at = 0; at < count; ++at) ids.emplace_back(at * all / count);
+  add(batch, Split::validation, ids);
   return batch;
 }
 

@@ -27,20 +27,24 @@ struct DataSourceOptions {
 /// Draws the samples of a step and leaves out unreadable samples, with the reason.
 class BatchDrawer {
  public:
-  BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler);
+  /// `threads` prepare the samples of a corpus with images; 0: half of the cores that this process may use, at most 16.
+  BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler, std::size_t threads = 0);
   [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch, const DataCursor& cursor = {}) const;
   /// Returns the samples of a validation pass, the same at every step; `limit` as for validation_size().
   [[nodiscard]] BatchMetadata validation(StepId step, std::int64_t limit) const;
 
  private:
-  /// Adds the sample, or the reason why it is left out: a sample larger than the corpus declares would not fit any
-  /// buffer.
-  void add(BatchMetadata& batch, Split split, SampleId id) const;
+  /// Prepares the samples and adds them to the batch, in their order.
+  void add(BatchMetadata& batch, Split split, const std::vector<SampleId>& ids) const;
+  /// Adds the sample, or the reason why it is left out: it is not ready, or larger than the corpus declares, so that it
+  /// would not fit any buffer.
+  void add(BatchMetadata& batch, Split split, SampleId id, const Status& ready) const;
 
   std::shared_ptr<const Corpus> corpus_;
   Sampler sampler_;
   std::int64_t most_positions_;
   SamplePictures most_;  // declared by the corpus
+  std::size_t threads_;
 };
 
 /// Returns the error of a run that has left out more samples than `most`, with their number and the first of these

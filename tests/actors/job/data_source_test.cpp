@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "tests/actors/actor_bench.hpp"
 
@@ -79,6 +82,51 @@ TEST_F(DataSourceTest, a_sample_larger_than_the_corpus_said_is_left_out_since_no
   EXPECT_TRUE(batch.samples.empty());
   ASSERT_EQ(batch.left_out.size(), 8u);
   EXPECT_NE(batch.left_out[0].find("has 16 positions"), std::string::npos) << batch.left_out[0];
+}
+
+/// Has images, some of which are damaged; counts the threads that prepare samples at once.
+class Seeing final : public Corpus {
+ public:
+  explicit Seeing(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return real_->samples(split); }
+  [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override {
+    return real_->length(split, sample);
+  }
+  [[nodiscard]] std::int64_t max_length() const override { return real_->max_length(); }
+  [[nodiscard]] std::int64_t vocabulary() const override { return real_->vocabulary(); }
+  [[nodiscard]] std::string describe() const override { return real_->describe(); }
+  [[nodiscard]] std::int64_t patch_columns() const override { return 3; }
+  [[nodiscard]] Status prepare(Split, SampleId sample) const override {
+    const std::lock_guard lock(mutex_);
+    threads_.insert(std::this_thread::get_id());
+    ++prepared_[sample.value()];
+    return sample.value() % 3 == 0 ? Status(Error{ErrorCode::corrupt, "damaged " + std::to_string(sample.value())})
+                                   : Status();
+  }
+  mutable std::mutex mutex_;
+  mutable std::set<std::thread::id> threads_;
+  mutable std::map<std::uint64_t, int> prepared_;
+
+ private:
+  void read_exact(Split, SampleId, std::span<std::int32_t>, std::span<std::int32_t>) const override {}
+  std::shared_ptr<const Corpus> real_;
+};
+
+TEST_F(DataSourceTest, images_are_prepared_on_several_threads_with_the_same_batches) {
+  const auto seeing = std::make_shared<const Seeing>(corpus_), alone = std::make_shared<const Seeing>(corpus_);
+  const Sampler sampler(3, corpus_->samples(Split::train));
+  const BatchDrawer several(seeing, sampler, 4), one(alone, sampler, 1);
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    const BatchMetadata batch = several.training(StepId(step), 32), expected = one.training(StepId(step), 32);
+    EXPECT_EQ(batch.left_out, expected.left_out);
+    EXPECT_FALSE(batch.left_out.empty());
+    EXPECT_EQ(batch.target_tokens, expected.target_tokens);
+    ASSERT_EQ(batch.samples.size(), expected.samples.size());
+    for (std::size_t at = 0; at < batch.samples.size(); ++at) EXPECT_EQ(batch.samples[at].id, expected.samples[at].id);
+  }
+  EXPECT_EQ(seeing->prepared_, alone->prepared_);
+  EXPECT_FALSE(seeing->threads_.contains(std::this_thread::get_id()));
+  EXPECT_EQ(alone->threads_, std::set{std::this_thread::get_id()});
 }
 
 TEST_F(DataSourceTest, steps_go_through_the_sampler_without_gap_or_overlap) {
