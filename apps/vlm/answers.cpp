@@ -131,11 +131,15 @@ ShownData open_data(const DataConfig& data, std::uint64_t seed) {
   return shown;
 }
 
-/// Returns the tokens that end an answer of the decoder in `table`.
+/// Returns the tokens that end an answer: the end that the data taught, and those of the decoder in `table`.
 std::vector<std::int32_t> stop_tokens(const JobTable& table, const ConversationSource& conversations) {
+  std::vector<std::int32_t> ends = conversations.ends();
   const std::string folder = read_weights_folder(table);
-  const auto named = folder.empty() ? std::vector<std::int32_t>() : read_stop_tokens(folder).value_or_throw();
-  return named.empty() ? conversations.ends() : named;
+  if (folder.empty()) return ends;
+  for (const std::int32_t token : read_stop_tokens(folder).value_or_throw()) {
+    if (std::ranges::find(ends, token) == ends.end()) ends.push_back(token);
+  }
+  return ends;
 }
 
 PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample, const ContinuationLimits& limits) {

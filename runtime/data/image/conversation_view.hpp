@@ -46,7 +46,7 @@ class ConversationSource {
   /// Returns the text of tokens that a model wrote after a prompt, without images and ends of turns.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> prompt,
                                            std::span<const std::int32_t> written) const = 0;
-  /// Returns the tokens that end an answer if the model's folder names none.
+  /// Returns the tokens that end an answer in the data, besides those at which the model's folder stops.
   [[nodiscard]] virtual std::vector<std::int32_t> ends() const = 0;
 };
 
