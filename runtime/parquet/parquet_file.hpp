@@ -33,7 +33,8 @@ class ParquetFile {
   /// encrypted file or an unsupported feature.
   /// With `images`, the bytes of the columns image and images, and of others with the name bytes, are kept: the row has
   /// their numbers in take_blobs() instead of "(binary)".
-  [[nodiscard]] static Result<std::unique_ptr<ParquetFile>> open(const std::filesystem::path& path, bool images = false);
+  [[nodiscard]] static Result<std::unique_ptr<ParquetFile>> open(const std::filesystem::path& path,
+                                                                 bool images = false);
 
   /// Moves to the next row. Returns false at the end. Errors name the file, row group, row, column and page.
   [[nodiscard]] Result<bool> next();

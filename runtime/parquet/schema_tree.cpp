@@ -139,9 +139,8 @@ void leave_out_values(SchemaTree& tree, const SchemaNode& node) {
 /// Marks columns whose bytes are images.
 void keep_blobs(SchemaTree& tree) {
   for (Leaf& leaf : tree.leaves) {
-    const bool named = (leaf.path == "image" || leaf.path == "images" ||
-                                                          leaf.path.starts_with("image.") ||
-                                                          leaf.path.starts_with("images."));
+    const bool named = (leaf.path == "image" || leaf.path == "images" || leaf.path.starts_with("image.") ||
+                        leaf.path.starts_with("images."));
     leaf.blob = leaf.form.kind == ValueForm::Kind::binary && (named || leaf.path.ends_with(".bytes"));
     leaf.type.wanted = leaf.type.wanted || leaf.blob;
   }

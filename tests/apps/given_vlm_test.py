@@ -101,7 +101,7 @@ class AGivenModel(SystemTest):
     def test_that_does_not_fit_has_a_line_that_says_why(self):
         folder = self.folder_of("smolvlm")
         image = str(ROWS / "images/a.png")
-        self.assertIn('--train: "decoder" is no section; give some of vision,projector,llm', self.vlm("smolvlm", "--train", "decoder").err)
+        self.assertIn('--train: "decoder" is not a section; give some of vision,projector,llm', self.vlm("smolvlm", "--train", "decoder").err)
         both = self.call("vlm", "--model", str(folder), "--data", str(ROWS / "list.json"), "--set", "data.patch=8")
         self.assertIn("data.patch: has no effect: images are cut by the processor in data.processor", both.err)
         without = self.call("vlm", "--model", str(folder))

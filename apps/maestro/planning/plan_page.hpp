@@ -48,7 +48,7 @@ struct PlanPage {
 /// Returns how a section uses its time, in its timeline colour.
 [[nodiscard]] BarRow time_row(const std::string& section, const SectionShares& shares, const Timeline& timeline);
 
-/// Returns the passes of two steady steps, of some lanes: the first replicas of each section and stage.
+/// Returns the passes of some lanes in two steady steps: the first replicas of each section and stage.
 [[nodiscard]] Timeline timeline_of(const Rehearsed& rehearsed, const SectionGraph& graph);
 
 }  // namespace maestro

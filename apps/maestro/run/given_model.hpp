@@ -7,12 +7,12 @@
 
 namespace maestro {
 
-/// Returns the folder of a model, which `name` gives as a folder or as a name in the hub's cache. Throws JobError that
-/// begins with the option.
+/// Returns a model's folder; `name` is this folder, or a name in the hub's cache. Throws JobError that begins with the
+/// option.
 [[nodiscard]] std::string model_folder(const char* option, const std::string& name);
 
-/// Returns the most tokens of a sample that the model in a folder takes; a config.json that cannot be read, which the
-/// job reports, has no limit.
+/// Returns the longest sample that a model takes, in tokens. If its config.json cannot be read, which the job reports, the
+/// length is without limit.
 [[nodiscard]] std::int64_t positions_of(const std::string& folder);
 
 }  // namespace maestro

@@ -82,7 +82,7 @@ std::vector<std::string> model_settings(const VisionLanguageArguments& arguments
   std::stringstream names(arguments.trained);
   for (std::string name; std::getline(names, name, ',');) {
     if (std::ranges::find(sections, name) == sections.end()) {
-      throw JobError("--train: \"" + printable(name) + "\" is no section; give some of vision,projector,llm");
+      throw JobError("--train: \"" + printable(name) + "\" is not a section; give some of vision,projector,llm");
     }
     trained.push_back(name);
   }

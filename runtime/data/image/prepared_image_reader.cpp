@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/data/image/prepared_image_reader.hpp"
 
+#include <stdexcept>
 #include <utility>
 
 #include "runtime/images/encoder_grid.hpp"
@@ -8,6 +9,25 @@
 namespace maestro {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t place_columns = 3;
+
+/// A span's elements, and the number that it must have.
+struct Room {
+  std::size_t given = 0;
+  std::int64_t wanted = 0;
+  [[nodiscard]] bool fits() const { return static_cast<std::int64_t>(given) == wanted; }
+};
+
+void check_room(const char* what, std::int64_t rows, const Room& one, const Room& other) {
+  if (one.fits() && other.fits()) return;
+  throw std::invalid_argument(std::to_string(rows) + " " + what + " read into spans with room for " +
+                              std::to_string(one.given) + " and " + std::to_string(other.given));
+}
+
+}  // namespace
 
 PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, std::size_t cache_bytes)
     : folder_(std::move(folder)),
@@ -31,14 +51,6 @@ Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) con
   if (!made) return made.error();
   const ImageGrid tile = tile_patches(*made, encoder_);
   return PatchGrid{tile.rows, tile.columns};
-}
-
-Status PreparedImageReader::mix(const PreparedImage& image, std::int64_t first, std::span<std::int32_t> sources,
-                                std::span<float> weights) const {
-  const Result<ImagePlan> made = plan(image);
-  if (!made) return made.error();
-  write_mix(mixed_rows(*made, tile_patches(*made, encoder_)), first, sources, weights);
-  return {};
 }
 
 StoredImage PreparedImageReader::stored(const NumberedImage& image) const {
@@ -69,12 +81,41 @@ Status PreparedImageReader::prepare(const NumberedImage& image) const {
   return cache_.pin(image.number, [&] { return load(image); });
 }
 
-Status PreparedImageReader::read(const NumberedImage& image, std::int64_t first_tile, std::span<float> pixels,
+Status PreparedImageReader::read(std::span<const NumberedImage> images, std::span<float> pixels,
                                  std::span<std::int32_t> places) const {
-  const auto tiles = cache_.take(image.number, [&] { return load(image); });
-  if (!tiles) return tiles.error();
-  processor_.rows(**tiles, pixels, places);
-  for (std::size_t at = 0; at < places.size(); at += 3) places[at] += static_cast<std::int32_t>(first_tile);
+  std::int64_t rows = 0, tile = 0;
+  for (const NumberedImage& image : images) rows += image.image.encoder_rows;
+  check_room("rows", rows, {pixels.size(), rows * patch_columns()}, {places.size(), rows * place_columns});
+  for (const NumberedImage& image : images) {
+    const auto tiles = cache_.take(image.number, [&] { return load(image); });
+    if (!tiles) return tiles.error();
+    const auto count = static_cast<std::size_t>(image.image.encoder_rows);
+    const std::size_t values = count * static_cast<std::size_t>(patch_columns());
+    const auto own = places.first(count * place_columns);
+    processor_.rows(**tiles, pixels.first(values), own);
+    for (std::size_t at = 0; at < own.size(); at += place_columns) own[at] += static_cast<std::int32_t>(tile);
+    pixels = pixels.subspan(values);
+    places = places.subspan(own.size());
+    tile += image.image.tiles;
+  }
+  return {};
+}
+
+Status PreparedImageReader::mix(std::span<const NumberedImage> images, std::span<std::int32_t> sources,
+                                std::span<float> weights) const {
+  constexpr auto terms = static_cast<std::int64_t>(mixed_terms);
+  std::int64_t rows = 0, first = 0;
+  for (const NumberedImage& image : images) rows += image.image.visual_rows;
+  check_room("visual rows", rows, {sources.size(), rows * terms}, {weights.size(), rows * terms});
+  for (const NumberedImage& image : images) {
+    const Result<ImagePlan> made = plan(image.image);
+    if (!made) return made.error();
+    const auto count = static_cast<std::size_t>(image.image.visual_rows * terms);
+    write_mix(mixed_rows(*made, tile_patches(*made, encoder_)), first, sources.first(count), weights.first(count));
+    sources = sources.subspan(count);
+    weights = weights.subspan(count);
+    first += image.image.encoder_rows;
+  }
   return {};
 }
 

@@ -38,18 +38,17 @@ class PreparedImageReader {
   [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
   /// Returns whether the decoder's rows are weighted sums of the encoder's.
   [[nodiscard]] bool mixes_rows() const { return maestro::mixes_rows(processor_.settings()); }
-  /// Writes the terms of an image's decoder rows (V, 4) for Corpus::read_mix(); `first` is the sample's row at which
-  /// the image begins. The error names the folder.
-  [[nodiscard]] Status mix(const PreparedImage& image, std::int64_t first, std::span<std::int32_t> sources,
-                           std::span<float> weights) const;
   [[nodiscard]] StoredImage stored(const NumberedImage& image) const;
 
   /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.
   [[nodiscard]] Status prepare(const NumberedImage& image) const;
-  /// Writes the rows of an image as ImageProcessor::rows(), with tiles from the number `first_tile` on. The spans have
-  /// the image's rows. The error names the image.
-  [[nodiscard]] Status read(const NumberedImage& image, std::int64_t first_tile, std::span<float> pixels,
+  /// Writes the rows of a sample's images as ImageProcessor::rows(); tiles are numbered over all images. The error names
+  /// the image. Throws std::invalid_argument for spans of another size.
+  [[nodiscard]] Status read(std::span<const NumberedImage> images, std::span<float> pixels,
                             std::span<std::int32_t> places) const;
+  /// Writes the terms for Corpus::read_mix() of a sample's images. The error names the folder. Throws as read().
+  [[nodiscard]] Status mix(std::span<const NumberedImage> images, std::span<std::int32_t> sources,
+                           std::span<float> weights) const;
 
  private:
   [[nodiscard]] Result<ImagePlan> plan(const PreparedImage& image) const;

@@ -17,6 +17,19 @@ namespace {
 constexpr std::int64_t shortest_sample = 2;                 // positions
 constexpr std::size_t most_mapped = std::size_t{64} << 20;  // bytes read before memory is released
 
+/// Returns "12 documents, 3400 tokens (TOKENIZER), ".
+std::string contents_of(const PreparedIndex& index) {
+  std::uint64_t documents = 0, tokens = 0;
+  for (const auto* shards : {&index.train, &index.validation}) {
+    for (const PreparedShard& shard : *shards) {
+      documents += shard.documents;
+      tokens += shard.tokens;
+    }
+  }
+  return std::to_string(documents) + (index.conversations ? " conversations, " : " documents, ") +
+         std::to_string(tokens) + " tokens (" + index.tokenizer + "), ";
+}
+
 }  // namespace
 
 PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config)
@@ -239,42 +252,16 @@ Status PreparedCorpus::prepare(Split split, SampleId sample) const {
 
 void PreparedCorpus::read_pictures(Split split, SampleId sample, std::span<float> pixels,
                                    std::span<std::int32_t> places) const {
-  const std::vector<NumberedImage> images = images_of(split, sample);
-  std::int64_t rows = 0, tile = 0;
-  for (const NumberedImage& image : images) rows += image.image.encoder_rows;
-  if (std::ssize(pixels) != rows * patch_columns() || std::ssize(places) != rows * 3) {
-    throw std::invalid_argument(std::to_string(rows) + " rows read into spans with room for " +
-                                std::to_string(pixels.size()) + " and " + std::to_string(places.size()));
-  }
-  for (const NumberedImage& image : images) {
-    const auto count = static_cast<std::size_t>(image.image.encoder_rows);
-    const std::size_t values = count * static_cast<std::size_t>(patch_columns());
-    const Status read = images_->read(image, tile, pixels.first(values), places.first(count * 3));
-    if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
-    pixels = pixels.subspan(values);
-    places = places.subspan(count * 3);
-    tile += image.image.tiles;
-  }
+  if (!images_) return Corpus::read_pictures(split, sample, pixels, places);
+  const Status read = images_->read(images_of(split, sample), pixels, places);
+  if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
 }
 
 void PreparedCorpus::read_mix(Split split, SampleId sample, std::span<std::int32_t> sources,
                               std::span<float> weights) const {
-  const std::vector<NumberedImage> images = images_of(split, sample);
-  std::int64_t rows = 0, first = 0;
-  for (const NumberedImage& image : images) rows += image.image.visual_rows;
-  const auto terms = static_cast<std::size_t>(rows) * mixed_terms;
-  if (sources.size() != terms || weights.size() != terms) {
-    throw std::invalid_argument(std::to_string(rows) + " visual rows read into spans with room for " +
-                                std::to_string(sources.size()) + " and " + std::to_string(weights.size()));
-  }
-  for (const NumberedImage& image : images) {
-    const auto count = static_cast<std::size_t>(image.image.visual_rows) * mixed_terms;
-    const Status read = images_->mix(image.image, first, sources.first(count), weights.first(count));
-    if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
-    sources = sources.subspan(count);
-    weights = weights.subspan(count);
-    first += image.image.encoder_rows;
-  }
+  if (!images_) return Corpus::read_mix(split, sample, sources, weights);
+  const Status read = images_->mix(images_of(split, sample), sources, weights);
+  if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
 }
 
 ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
@@ -443,17 +430,8 @@ std::string PreparedCorpus::own_tokenizer() const {
 }
 
 std::string PreparedCorpus::describe() const {
-  std::uint64_t documents = 0, tokens = 0;
-  for (const auto* shards : {&index_.train, &index_.validation}) {
-    for (const PreparedShard& shard : *shards) {
-      documents += shard.documents;
-      tokens += shard.tokens;
-    }
-  }
-  std::string text = folder_.string() + ": " + std::to_string(documents) +
-                     (index_.conversations ? " conversations, " : " documents, ") + std::to_string(tokens) +
-                     " tokens (" + index_.tokenizer + "), " + std::to_string(samples(Split::train)) + " training and " +
-                     std::to_string(samples(Split::validation)) + " validation samples of up to " +
+  std::string text = folder_.string() + ": " + contents_of(index_) + std::to_string(samples(Split::train)) +
+                     " training and " + std::to_string(samples(Split::validation)) + " validation samples of up to " +
                      std::to_string(longest_) + " tokens";
   if (images_) {
     text += ", " + std::to_string(with_images_) + " samples with images of up to " +
