@@ -38,7 +38,7 @@ class RunBuild(unittest.TestCase):
         RunClone.make_script(tools / "compile", f'case " $* " in *" -E "*) ;; *" -c "*unity_*) echo >>"{self.top}/compiled";; esac\n'
                                                 f'exec "{shutil.which("c++")}" "$@"')
         (self.top / "missing").touch()
-        unset = ("CC", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CCACHE_BASEDIR", "CCACHE_NOHASHDIR", "MAESTRO_BUILD_DIR")
+        unset = ("CC", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CCACHE_BASEDIR", "CCACHE_DISABLE", "CCACHE_NOHASHDIR", "MAESTRO_BUILD_DIR")
         self.environment = {name: value for name, value in os.environ.items() if name not in unset}
         self.environment |= {"PATH": f"{tools}:{os.environ['PATH']}", "STATE": str(self.top), "CXX": str(tools / "compile"),
                              "CCACHE_DIR": str(self.top / "ccache"), "MAESTRO_CUDA": "OFF"}
