@@ -158,6 +158,9 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
   if (!images && !config.processor.empty()) {
     throw JobError("[data] processor is without effect: no source in [data.mix] was prepared with images");
   }
+  if (!images && config.max_bad_samples > 0) {
+    throw JobError("[data] max_bad_samples is without effect: no source in [data.mix] was prepared with images");
+  }
   return std::make_unique<MixedCorpus>(std::move(parts));
 }
 

@@ -218,7 +218,7 @@ void read_rows(const JobTable& data, DataConfig& out) {
   }
   if (!prepared) refuse_for_kind(data, out.kind, {"mix"}, "\"prepared\"");
   if (prepared)
-    refuse_for_kind(data, out.kind, {"tokenizer", "validation_fraction", "max_bad_samples"},
+    refuse_for_kind(data, out.kind, {"tokenizer", "validation_fraction"},
                     "\"text\", \"chat\", \"parquet\" and \"webdataset\"; `maestro prepare` has settled it");
   out.mix = read_mix(data);
   out.packing =
@@ -248,10 +248,11 @@ void read_rows(const JobTable& data, DataConfig& out) {
                   {"chat, parquet, webdataset: the answers of a conversation that are learned: all, or the last"});
   out.text_column =
       data.text("field", out.text_column, {"rows: the column of the text; absent: the columns are recognised"});
-  out.max_bad_samples = data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
-                                     {"llava and rows: broken samples and images that are left out and counted; the "
-                                      "next broken sample ends the run with a list of them",
-                                      "samples"});
+  out.max_bad_samples =
+      data.integer("max_bad_samples", out.max_bad_samples, counts_or_zero,
+                   {"llava, rows and prepared images: broken samples and images that are left out and counted; the "
+                    "next broken sample ends the run with a list of them",
+                    "samples"});
 }
 
 /// Reads the keys of texts.

@@ -390,6 +390,34 @@ TEST_F(PreparedImagesOf, damaged_images_are_skipped_with_their_name) {
       << replaced.error().message;
 }
 
+TEST_F(PreparedImagesOf, damaged_images_are_allowed_by_number_where_there_are_images) {
+  DataConfig allowed = config();
+  allowed.max_bad_samples = 2;
+  EXPECT_EQ(PreparedCorpus(prepare(options(rows / "list.json"), "images"), allowed).left_out(), 0U);
+  PrepareOptions texts;
+  texts.inputs = {folder_.write("t.jsonl", "{\"text\": \"one two three\"}\n")};
+  texts.tokenizer = "bytes";
+  texts.chat_template = "auto";
+  texts.validation_fraction = 0;
+  const fs::path folder = prepare(texts, "texts");
+  try {
+    (void)PreparedCorpus(folder, allowed);
+    FAIL();
+  } catch (const JobError& error) {
+    EXPECT_EQ(error.what(), "[data] " + folder.string() +
+                                " was prepared without images, so max_bad_samples is without effect; remove it");
+  }
+  json list = json::parse(contents(rows / "list.json"));
+  list[3]["image"] = "missing.png";
+  DataConfig job = allowed;
+  job.kind = DataKind::chat;
+  job.path = folder_.write("l.json", list.dump()).string();
+  job.images = (rows / "images").string();
+  job.processor = job.tokenizer = (references / "images/smolvlm").string();
+  job.work_folder = (folder_.path() / "work").string();
+  EXPECT_EQ(open_corpus(job, 1)->left_out(), 1U);
+}
+
 TEST_F(PreparedImagesOf, mixtures_read_images_of_their_parts) {
   auto first = std::make_unique<PreparedCorpus>(prepare(options(rows / "list.json"), "a"), config());
   auto second = std::make_unique<PreparedCorpus>(prepare(options(rows / "cauldron.parquet"), "b"), config());

@@ -27,11 +27,9 @@ struct NumberedImage {
 /// Thread-safe.
 class PreparedImageReader {
  public:
-  static constexpr std::size_t default_cache_bytes = std::size_t{1} << 30;
-
-  /// Reads the processor in the folder of prepared data. Throws JobError if it cannot be read.
-  PreparedImageReader(std::filesystem::path folder, const PreparedImages& images,
-                      std::size_t cache_bytes = default_cache_bytes);
+  /// Reads the processor in the folder of prepared data. Throws JobError if it cannot be read. The cache holds tiles of
+  /// up to `cache_bytes`; 0: an eighth of the host's memory, at most 4 GiB.
+  PreparedImageReader(std::filesystem::path folder, const PreparedImages& images, std::size_t cache_bytes = 0);
 
   [[nodiscard]] std::int64_t patch_columns() const { return 3 * encoder_.patch * encoder_.patch; }
   /// Returns the grid of a tile's patches.

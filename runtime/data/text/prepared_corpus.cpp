@@ -54,6 +54,9 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
                    " was prepared without images, so data.processor is without effect; prepare it with --model " +
                    printable(config.processor));
   }
+  if (!index_.images && config.kind == DataKind::prepared && config.mix.empty() && config.max_bad_samples > 0) {
+    throw JobError(where + " was prepared without images, so max_bad_samples is without effect; remove it");
+  }
   std::uint64_t images = 0;
   train_ = open_side(index_.train, images);
   validation_ = open_side(index_.validation, images);
@@ -421,6 +424,11 @@ DataFingerprint PreparedCorpus::fingerprint() const {
                {"content", content.text()}});
   if (index_.images) made["data.processor"] = index_.images->processor_fingerprint;
   return made;
+}
+
+std::uint64_t PreparedCorpus::left_out() const {
+  const auto bad = index_.counts.find("bad rows");
+  return config_.kind == DataKind::prepared || bad == index_.counts.end() ? 0 : bad->second;
 }
 
 std::string PreparedCorpus::own_tokenizer() const {

@@ -69,6 +69,8 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   /// Returns whether samples may begin inside a document: samples of a stream, or parts of a long document.
   [[nodiscard]] bool begins_inside() const { return stream_ || split_ > 0; }
+  /// Returns the bad rows of a job's own preparation: max_bad_samples counts them and damaged images together.
+  [[nodiscard]] std::uint64_t left_out() const override;
   [[nodiscard]] std::string own_tokenizer() const override;
 
  private:
