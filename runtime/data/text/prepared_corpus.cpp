@@ -30,6 +30,22 @@ std::string contents_of(const PreparedIndex& index) {
          std::to_string(tokens) + " tokens (" + index.tokenizer + "), ";
 }
 
+/// Throws JobError if the job's settings for images are not those of the data. `where` names the data.
+void check_processor(const PreparedImages& images, const Tokenizer& tokenizer, const DataConfig& config,
+                     const std::string& where) {
+  const bool horizontal = config.resample_order == ResampleOrder::horizontal;
+  if (config.resample_order != ResampleOrder::automatic &&
+      horizontal != (images.resample_order == PassOrder::horizontal)) {
+    throw JobError(where + " was prepared with another data.resample_order; remove the key, or prepare the data again");
+  }
+  if (config.processor.empty()) return;
+  const ImageModel model = read_image_model(config.processor, tokenizer, images.resample_order).value_or_throw();
+  if (model.fingerprint() == images.processor_fingerprint) return;
+  throw JobError(where + " was prepared with another processor (" + printable(images.processor) +
+                 ") than data.processor = " + printable(config.processor) + "; prepare the data again with --model " +
+                 printable(config.processor));
+}
+
 }  // namespace
 
 PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config)
@@ -92,23 +108,7 @@ void PreparedCorpus::open_images() {
   }
   tokenizer_ = make_tokenizer(own_tokenizer());
   images_.emplace(folder_, *index_.images);
-  check_processor();
-}
-
-void PreparedCorpus::check_processor() const {
-  const PreparedImages& images = *index_.images;
-  const std::string where = "[data] " + printable(folder_.string());
-  const bool horizontal = config_.resample_order == ResampleOrder::horizontal;
-  if (config_.resample_order != ResampleOrder::automatic &&
-      horizontal != (images.resample_order == PassOrder::horizontal)) {
-    throw JobError(where + " was prepared with another data.resample_order; remove the key, or prepare the data again");
-  }
-  if (config_.processor.empty()) return;
-  const ImageModel model = read_image_model(config_.processor, *tokenizer_, images.resample_order).value_or_throw();
-  if (model.fingerprint() == images.processor_fingerprint) return;
-  throw JobError(where + " was prepared with another processor (" + printable(images.processor) +
-                 ") than data.processor = " + printable(config_.processor) + "; prepare the data again with --model " +
-                 printable(config_.processor));
+  check_processor(*index_.images, *tokenizer_, config_, where);
 }
 
 PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const {

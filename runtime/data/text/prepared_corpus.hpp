@@ -91,7 +91,6 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
 
   [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
   void open_images();
-  void check_processor() const;
   [[nodiscard]] Side open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const;
   void add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first);
   void add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
