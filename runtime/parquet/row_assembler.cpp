@@ -7,7 +7,7 @@ namespace maestro::parquet {
 
 namespace {
 
-constexpr std::size_t most_blob_bytes = std::size_t{1} << 30;
+constexpr std::size_t most_blob_bytes = std::size_t{256} << 20;
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void RowAssembler::write_value(const SchemaNode& node, unsigned repetition) {
     *json_ += std::to_string(blobs_->size());
     blobs_->emplace_back(column.value());
     blob_bytes_ += blobs_->back().size();
-    if (blob_bytes_ > most_blob_bytes) unsupported("the row has more than 1 GiB of bytes");
+    if (blob_bytes_ > most_blob_bytes) unsupported("the row has more than 256 MiB of images");
   } else if (tree_.leaves[at_].type.wanted) {
     append_value(tree_.leaves[at_].form, column.value(), *json_);
   } else {
