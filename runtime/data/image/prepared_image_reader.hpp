@@ -40,8 +40,8 @@ class PreparedImageReader {
 
   /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.
   [[nodiscard]] Status prepare(const NumberedImage& image) const;
-  /// Writes the rows of a sample's images as ImageProcessor::rows(); tiles are numbered over all images. The error names
-  /// the image. Throws std::invalid_argument for spans of another size.
+  /// Writes the rows of a sample's images as ImageProcessor::rows(); tiles are numbered over all images. The error
+  /// names the image. Throws std::invalid_argument for spans of another size.
   [[nodiscard]] Status read(std::span<const NumberedImage> images, std::span<float> pixels,
                             std::span<std::int32_t> places) const;
   /// Writes the terms for Corpus::read_mix() of a sample's images. The error names the folder. Throws as read().
