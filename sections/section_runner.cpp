@@ -26,7 +26,7 @@ class RowLayout {
       std::iota(positions_.begin() + offsets_.back(), positions_.end(), 0);
       offsets_.push_back(static_cast<std::int32_t>(positions_.size()));
     }
-    if (tape.ops().memory().host()) return {offsets_, positions_, {}};
+    if (tape.ops().memory().host() || positions_.empty()) return {offsets_, positions_, {}};
     device_offsets_ = tape.indices(offsets_);
     device_positions_ = tape.indices(positions_);
     return {offsets_, device_positions_.tensor().span<std::int32_t>(), device_offsets_.tensor().span<std::int32_t>()};
