@@ -2,6 +2,7 @@
 #include "actors/process/app.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <system_error>
 
@@ -114,12 +115,12 @@ RunResult App::run() {
 std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemory& memory) {
   const RunOptions& run = plan ? plan->options : composed_.options;
   std::optional<ProcessRun> process;
-  const auto refuse = [&memory](const JobError& problem) {
+  const auto refuse = [&memory](const JobError& problem, const std::exception_ptr& thrown) {
     RunResult refused;
     refused.status = memory.again ? 1 : 2;  // rank 0 starts another process
     if (memory.again) return refused;
     if (memory.start) memory.start->withdraw(problem.what());
-    if (JobStart::is_first_to_refuse()) throw problem;
+    if (JobStart::is_first_to_refuse()) std::rethrow_exception(thrown);  // with all of its lines (ListedError)
     return refused;
   };
   try {
@@ -136,9 +137,10 @@ std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemo
     process.emplace(*plan, *console_, memory);
     process->prepare();
   } catch (const JobError& problem) {
-    return refuse(problem);
+    return refuse(problem, std::current_exception());
   } catch (const std::system_error&) {  // a thread could not be started
-    return refuse(JobError(describe(std::current_exception()), ErrorCode::unavailable));
+    const JobError problem(describe(std::current_exception()), ErrorCode::unavailable);
+    return refuse(problem, std::make_exception_ptr(problem));
   }
   if (plan->options.check_only) {
     for (const std::string& note : plan->notes) console_->note("note: " + note);

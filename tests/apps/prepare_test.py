@@ -124,6 +124,14 @@ class FromAnyFile(Prepared):
         documents = self.train(self.job({"path": "rows.jsonl", "packing": "documents"}), settings={"train.out": "other"})
         self.assertNotEqual(documents.curve(), finished.curve())
 
+    def test_bad_rows_of_a_job_have_a_line_each(self):
+        (self.folder / "rows.jsonl").write_text('{"text": "a b c d"}\n{"text": 5}\n{"text": null}\n')
+        refused = self.call("train", self.write_job(self.job({"path": "rows.jsonl"})))
+        self.assertEqual((refused.status, refused.err.splitlines()), (2, [
+            "error: 2 bad rows, more than the limit of 0:",
+            '  rows.jsonl:2: "text" is 5; it must be a text',
+            '  rows.jsonl:3: "text" is null; it must be a text']), refused.describe())
+
     def test_epochs_count_the_samples(self):
         self.write("rows.jsonl", self.lines(conversations(100)))
         index = self.prepare("rows.jsonl")
