@@ -130,6 +130,9 @@ std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folde
   auto corpus = std::make_unique<PreparedCorpus>(folder, config);
   note_begin_of_text(*corpus, note);
   note_validation(*corpus, note);
+  if (note && corpus->has_images() && corpus->max_patches() == 0) {
+    note("data: no sample has an image, so the sections that read images never run, and learn nothing");
+  }
   return corpus;
 }
 

@@ -418,6 +418,28 @@ TEST_F(PreparedImagesOf, damaged_images_are_allowed_by_number_where_there_are_im
   EXPECT_EQ(open_corpus(job, 1)->left_out(), 1U);
 }
 
+TEST_F(PreparedImagesOf, rows_without_any_image_are_noted) {
+  DataConfig job = config();
+  job.kind = DataKind::chat;
+  job.path = folder_
+                 .write("l.jsonl", R"({"messages": [{"role": "user", "content": "a"}, )"
+                                   R"({"role": "assistant", "content": "b"}]})"
+                                   "\n")
+                 .string();
+  job.processor = job.tokenizer = (references / "images/smolvlm").string();
+  job.work_folder = (folder_.path() / "work").string();
+  std::vector<std::string> notes;
+  (void)open_corpus(job, 1, [&](const std::string& line) { notes.push_back(line); });
+  const char* const wanted =
+      "data: no sample has an image, so the sections that read images never run, and learn nothing";
+  EXPECT_EQ(std::ranges::count(notes, wanted), 1);
+  job.path = (rows / "list.json").string();
+  job.images = (rows / "images").string();
+  notes.clear();
+  (void)open_corpus(job, 1, [&](const std::string& line) { notes.push_back(line); });
+  EXPECT_EQ(std::ranges::count(notes, wanted), 0);
+}
+
 TEST_F(PreparedImagesOf, mixtures_read_images_of_their_parts) {
   auto first = std::make_unique<PreparedCorpus>(prepare(options(rows / "list.json"), "a"), config());
   auto second = std::make_unique<PreparedCorpus>(prepare(options(rows / "cauldron.parquet"), "b"), config());
