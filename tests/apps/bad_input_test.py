@@ -281,7 +281,8 @@ class WrongInput(Refusals):
         self.refuse(["train"], "missing job (job file (TOML))")
         self.refuse(["resume", "--at", "unix:/x"], "maestro resume was renamed: maestro continue")
         self.refuse(["plan"], "missing job (job file (TOML)", "maestro show-plan shows the plan of a run")
-        self.refuse(["prepare", "--out", "x"], "missing files (files and folders", ", --tokenizer (a model's folder")
+        self.refuse(["prepare", "--out", "x"], "missing files (files and folders", "Parquet")
+        self.refuse(["prepare", "a.txt", "--out", "x"], "give --tokenizer, or --model")
         self.refuse(["train", "job.toml", "--processes", "0"], "--processes")
 
 

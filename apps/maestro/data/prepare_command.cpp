@@ -127,8 +127,9 @@ void add_prepare(Commands& commands) {
   const auto [command, arguments] =
       commands.add("prepare", "turn files of text or conversations into tokens", run_prepare);
   command
-      .add_option("files", arguments.files,
-                  "files and folders: text, JSON Lines, JSON lists, tar archives (WebDataset), also compressed")
+      .add_option(
+          "files", arguments.files,
+          "files and folders: text, JSON Lines, JSON lists, Parquet, tar archives (WebDataset), also compressed")
       ->required();
   command.add_option(
       "--tokenizer", arguments.tokenizer,
