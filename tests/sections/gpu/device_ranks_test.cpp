@@ -137,7 +137,8 @@ class DeviceRanks {
     for (std::size_t i = 0; i < batch.samples.size(); ++i) {
       plan.samples.push_back({.id = batch.samples[i],
                               .tokens = batch.offsets[i + 1] - batch.offsets[i],
-                              .patches = batch.patch_offsets[i + 1] - batch.patch_offsets[i]});
+                              .patches = batch.patch_offsets[i + 1] - batch.patch_offsets[i],
+                              .visual = batch.patch_offsets[i + 1] - batch.patch_offsets[i]});
     }
     return plan;
   }
