@@ -310,10 +310,10 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
   const std::int64_t count = train ? options_.global_batch : options_.validation_samples;
   for (std::int64_t at = 0; at < count; ++at) {
     SampleRef sample{SampleId(random_() % 1000), draw(random_, 1, 4)};
-    if (with_images && random_() % 2 == 0) sample.patches = draw(random_, 1, 3);
+    if (with_images && random_() % 2 == 0) sample.patches = sample.visual = draw(random_, 1, 3);
     batch.samples.push_back(sample);
     batch.target_tokens += sample.tokens;
-    for (const Axis axis : {Axis::tokens, Axis::patches}) {
+    for (const Axis axis : all_axes) {
       rows_read_[axis] += sample.rows(axis);
       if (!train || sample.rows(axis) == 0) continue;
       for (std::int64_t position = 0; position < sample.rows(axis); ++position) {

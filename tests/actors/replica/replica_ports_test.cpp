@@ -138,12 +138,11 @@ TEST_F(ReplicaPortsTest, a_ring_has_room_for_the_most_rows_of_a_rank_in_a_micro_
   llm.micro_batch = 8;
   llm.micro_batch_rows = 100;  // tokens
   llm.layout.context = 3;
-  llm.ports.inputs = {{"tokens", DType::i32, 1, false, false}, {"visual", DType::f32, 1, false, true, Axis::patches}};
+  llm.ports.inputs = {{"tokens", DType::i32, 1, false, false}, {"visual", DType::f32, 1, false, true, Axis::visual}};
   GraphNode data;
   data.name = "data";
   data.role = Role::source;
-  data.ports.outputs = {{"tokens", DType::i32, 1, false, false},
-                        {"visual", DType::f32, 1, false, false, Axis::patches}};
+  data.ports.outputs = {{"tokens", DType::i32, 1, false, false}, {"visual", DType::f32, 1, false, false, Axis::visual}};
   SectionGraph graph;
   graph.add(std::move(data));
   graph.add(std::move(llm));
@@ -161,7 +160,7 @@ TEST_F(ReplicaPortsTest, a_ring_has_room_for_the_most_rows_of_a_rank_in_a_micro_
     }
     return bytes;
   };
-  EXPECT_EQ(payloads(40, 30), (std::vector<std::size_t>{34 * 4, 34 * 4})) << "patches are tokens, too";
+  EXPECT_EQ(payloads(40, 30), (std::vector<std::size_t>{34 * 4, 34 * 4})) << "visual rows are tokens, too";
   EXPECT_EQ(payloads(5, 2), (std::vector<std::size_t>{14 * 4, 6 * 4}));
   EXPECT_EQ(payloads(130, 2), (std::vector<std::size_t>{44 * 4, 6 * 4})) << "a larger sample is alone";
 }
