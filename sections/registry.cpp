@@ -46,12 +46,25 @@ SectionFactory linked(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table, section.root), section.data);
 }
 
+/// Returns the shape of the data, with the precision of the visual rows.
+DataShape with_visual(const SectionTable& section) {
+  DataShape data = section.data;
+  data.visual = read_visual(section.table, section.root, section.data);
+  return data;
+}
+
 /// Returns the factory of a language model, whose weights must be of the corpus' tokens.
 template <class Kind>
 SectionFactory decoder(const SectionTable& section) {
   auto options = Kind::Options::read(section.table);
   match_tokens(section.table, options.decoder, section.data);
-  return factory<Kind>(std::move(options), section.data);
+  return factory<Kind>(std::move(options), with_visual(section));
+}
+
+SectionFactory head(const SectionTable& section) {
+  auto options = LanguageModelHead::Options::read(section.table);
+  match_tokens(section.table, options.decoder, section.data);
+  return factory<LanguageModelHead>(std::move(options), section.data);
 }
 
 SectionFactory vision_language_decoder(const SectionTable& section) {
@@ -63,7 +76,7 @@ SectionFactory vision_language_decoder(const SectionTable& section) {
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = read_student(section.table, section.root, section.data);
   match_tokens(section.table, options.decoder, section.data);
-  return factory<DistilledDecoder>(std::move(options), section.data);
+  return factory<DistilledDecoder>(std::move(options), with_visual(section));
 }
 
 SectionFactory recorded_teacher(const SectionTable& section) {
@@ -112,7 +125,7 @@ std::vector<SectionRegistry::Listing> SectionRegistry::list() const {
 SectionRegistry builtin_sections() {
   SectionRegistry registry;
   registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder<DecoderTrunk>);
-  registry.add("language_model_head", "output layer and loss behind a decoder_trunk", decoder<LanguageModelHead>);
+  registry.add("language_model_head", "output layer and loss behind a decoder_trunk", head);
   registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
   registry.add("distilled_decoder", "language model that learns from teachers", distilled_decoder);
   registry.add(recorded_teacher_type, "teacher on file: sends what `maestro teach` recorded", recorded_teacher);

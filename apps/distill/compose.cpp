@@ -2,6 +2,7 @@
 #include "apps/distill/compose.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,32 @@ void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuild
   }
 }
 
+/// Connects the visual rows of section `reader`: from PREFIXprojector, which reads PREFIXvision if the job has it, else
+/// vision. If `frozen`, these sections only run forward.
+void connect_images(App& app, const SectionBuilder& data, const SectionBuilder& reader, const std::string& prefix,
+                    bool frozen, std::map<std::string, SectionBuilder*>& encoders) {
+  const std::string name = prefix + "projector";
+  if (!app.has(name)) return;
+  const bool shared = !prefix.empty() && !app.has(prefix + "vision");
+  const std::string vision = shared ? "vision" : prefix + "vision";
+  if (shared && app.table(vision).flag("trained", true)) {
+    throw JobError("[" + name + "] reads [vision], which is trained for the student; add a table [" + prefix +
+                   "vision] for " + reader.name() + ", or set vision.trained = false");
+  }
+  SectionBuilder*& encoder = encoders[vision];
+  if (encoder == nullptr) {
+    encoder = &app.section(vision, "vision_encoder");
+    if (frozen && !shared) encoder->forward_only();
+    app.connect(data.port("pixels"), encoder->port("pixels"));
+    app.connect(data.port("places"), encoder->port("places"));
+  }
+  auto& projector = app.section(name, "projector");
+  if (frozen) projector.forward_only();
+  app.connect(encoder->port("features"), projector.port("features"));
+  for (const char* port : {"sources", "weights"}) app.connect_where_present(data.port(port), projector.port(port));
+  app.connect(projector.port("visual"), reader.port("visual"));
+}
+
 }  // namespace
 
 void compose_language_model(App& app) {
@@ -77,8 +104,13 @@ void compose_distillation(App& app) {
   for (const SectionBuilder* teacher : teachers) {
     connect_teacher(app, *teacher, student, names.size() == 1 ? "teacher" : teacher->name());
   }
+  std::map<std::string, SectionBuilder*> encoders;
+  connect_images(app, data, student, "", false, encoders);
+  for (const SectionBuilder* teacher : teachers)
+    connect_images(app, data, *teacher, teacher->name() + "_", true, encoders);
   if (!app.has("plain")) return;
   auto& plain = app.section("plain", "decoder_lm");
+  connect_images(app, data, plain, "plain_", false, encoders);
   app.connect(data.port("tokens"), plain.port("tokens"));
   app.connect(data.port("targets"), plain.port("targets"));
 }

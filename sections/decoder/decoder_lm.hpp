@@ -22,7 +22,7 @@ class DecoderLm final : public DecoderSection {
   DecoderLm(const SectionContext& context, const Options& options)
       : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied) {}
 
-  [[nodiscard]] Ports ports() const override { return stage_ports({tokens_port}, {{targets_port}, {}}); }
+  [[nodiscard]] Ports ports() const override { return stage_ports({{targets_port}, {}}); }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 };

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
+#include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "sections/parallel_fit.hpp"
@@ -21,12 +23,32 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
   return config;
 }
 
+std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
+  return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
+}
+
+/// Checks that every sample has as many rows of visual as image tokens, as VD-1 requires.
+void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
+  const SequenceLayout& layout = inputs.layout();
+  for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
+    const auto begin = tokens.begin() + layout.offsets[sample], end = tokens.begin() + layout.offsets[sample + 1];
+    const auto marked = std::count(begin, end, image_token);
+    const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::visual), sample) : 0;
+    if (marked == brought) continue;
+    throw JobError(section + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
+                   std::to_string(marked) + " image tokens, but its images have " + std::to_string(brought) +
+                   " rows; the data source and the vision section must use the same patches");
+  }
+}
+
 }  // namespace
 
 DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data,
                                OutputLayer output_layer)
     : context_(context),
       output_layer_(output_layer),
+      reads_images_(data.patch_columns > 0),
+      visual_(data.visual.value_or(context.precision)),
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
              context.stage, {context.lora.given() ? &adapters_ : nullptr, context.lora}) {
   stack_.recompute(context.recompute);
@@ -117,21 +139,53 @@ void DecoderSection::freeze_weights(bool passes_gradient) {
   parameters_.freeze_packed(*context_.ops, context_.precision, kept.matrices, passes_gradient, kept.table);
 }
 
-Ports DecoderSection::stage_ports(std::vector<Port> embedding, const Ports& behind) const {
+Ports DecoderSection::stage_ports(const Ports& behind) const {
   const Port stream{stream_name, DType::f32, decoder().width, true, false, Axis::tokens, Sharding::rank_rows};
+  Port tokens = tokens_port;
+  if (reads_images_) tokens.sharding = Sharding::replicated;  // VD-5; 4 bytes a row
   Ports ports;
-  ports.inputs = first_stage() ? std::move(embedding) : std::vector{stream};
-  if (!last_stage()) {
+  ports.inputs = first_stage() ? std::vector{tokens} : std::vector{stream};
+  if (last_stage()) {
+    ports.inputs.insert(ports.inputs.end(), behind.inputs.begin(), behind.inputs.end());
+    ports.outputs = behind.outputs;
+  } else {
     ports.outputs = {stream};
-    return ports;
   }
-  ports.inputs.insert(ports.inputs.end(), behind.inputs.begin(), behind.inputs.end());
-  ports.outputs = behind.outputs;
+  if (first_stage() && reads_images_) {
+    ports.inputs.push_back({"visual", visual_, decoder().width, true, true, Axis::visual, Sharding::replicated});
+  }
   return ports;
 }
 
 Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
-  return stack_.embedded(tape, inputs["tokens"].value(), inputs.layout());
+  const Tensor& tokens = inputs["tokens"].value();
+  const SequenceLayout& layout = inputs.layout();
+  if (!reads_images_) return stack_.embedded(tape, tokens, layout);
+  const std::span<const std::int32_t> known = inputs.host("tokens").span<std::int32_t>();
+  check_images(context_.name, inputs, known);
+  const RowRange rows = context_rows(context_.parallel, layout);
+  const Tensor own(tokens.data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count});
+  const Var x = stack_.embedded(tape, own, layout);
+  const std::vector<std::int32_t> marked = image_rows(known);
+  if (marked.empty()) return x;
+  if (context_.parallel.layout.ranks() == 1) return index_add(tape, x, inputs["visual"], tape.indices(marked));
+  return with_own_images(tape, x, inputs, marked);
+}
+
+Var DecoderSection::with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
+                                    std::span<const std::int32_t> marked) const {
+  const ParallelContext& parallel = context_.parallel;
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, inputs.layout().rows(), parallel.rank);
+  const auto first = std::ranges::lower_bound(marked, own.first) - marked.begin();
+  const auto end = std::ranges::lower_bound(marked, own.end()) - marked.begin();
+  std::vector<std::int32_t> taken(static_cast<std::size_t>(end - first)), at(taken.size());
+  std::iota(taken.begin(), taken.end(), static_cast<std::int32_t>(first));
+  std::ranges::transform(marked.subspan(static_cast<std::size_t>(first), at.size()), at.begin(),
+                         [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
+  const Var visual =
+      copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
+  // A rank without image positions takes part, too: its gradient enters the sums as zeros.
+  return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
 Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {

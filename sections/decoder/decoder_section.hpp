@@ -7,6 +7,13 @@
 //   stream   (M, width) f32, differentiable: the residual stream after a stage's layers; over ranks, rows of each rank
 // If the model is tied and has its output layer, the last stage holds a copy of the embedding (tied()).
 //
+// If the data have images, the first stage also takes the rows of `visual` for the positions of image tokens (LLaVA,
+// Liu et al. 2023):
+//   visual  (V, width) act, with the projector's precision, optional, differentiable
+//
+// VD-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
+//       positions are learned. A sample with more or fewer image tokens than rows of visual is refused by its number.
+// VD-5 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
 //       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.
 #pragma once
@@ -70,9 +77,9 @@ class DecoderSection : public Section {
   [[nodiscard]] DecoderStack& stack() { return stack_; }
   [[nodiscard]] bool first_stage() const { return context_.stage.first(); }
   [[nodiscard]] bool last_stage() const { return context_.stage.last(); }
-  /// Returns this stage's ports: `embedding`, the embedding's inputs, in the first, `behind`, the ports after the
-  /// layers, in the last, and streams between stages.
-  [[nodiscard]] Ports stage_ports(std::vector<Port> embedding, const Ports& behind) const;
+  /// Returns this stage's ports: the embedding's inputs in the first, `behind`, the ports after the layers, in the
+  /// last, and streams between stages.
+  [[nodiscard]] Ports stage_ports(const Ports& behind) const;
 
   /// Returns the output layer (vocabulary of the rank, width): the token embedding if tied, or a copy of it in another
   /// stage. Only with OutputLayer::own_or_tied, in the last stage.
@@ -81,8 +88,9 @@ class DecoderSection : public Section {
   [[nodiscard]] Var logits(Tape& tape, const Var& hidden);
   /// Returns the part of the output layer that head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
-  /// Returns the embedding of "tokens", first stage only: (M_t, width) f32, Sharding::rank_rows.
-  [[nodiscard]] virtual Var embedded(Tape& tape, const Inputs& inputs);
+  /// Returns the embedding of "tokens" with the rows of "visual" at image positions, first stage only: (M_t, width)
+  /// f32, Sharding::rank_rows. Throws JobError on every rank for VD-1.
+  [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs);
   /// Returns the residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
   /// Returns the residual stream after the stage's layers, in the same form as incoming().
@@ -99,6 +107,9 @@ class DecoderSection : public Section {
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
  private:
+  /// Returns x (M_t, width) with the rows of visual at the rank's image positions; `marked` are all ranks' positions.
+  [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
+                                    std::span<const std::int32_t> marked) const;
   [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
   /// Keeps only the packed forms of the weights' matrices.
   void freeze_weights(bool passes_gradient);
@@ -107,6 +118,8 @@ class DecoderSection : public Section {
 
   SectionContext context_;
   OutputLayer output_layer_;
+  bool reads_images_;  // the data have images
+  DType visual_;
   Parameters parameters_;  // all parameters, or the frozen weights below adapters
   Parameters adapters_;
   DecoderStack stack_;  // after the parameters: refers to them

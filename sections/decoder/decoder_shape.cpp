@@ -75,6 +75,17 @@ DecoderConfig resolved(DecoderConfig config) {
   return config;
 }
 
+std::optional<DType> read_visual(const JobTable& table, const JobTable& root, const DataShape& data) {
+  const std::string own = table.name() + "_projector";
+  const std::string projector = table.text("projector", root.has(own) ? own : "projector",
+                                           {"with images: the section that sends the visual rows; absent: "
+                                            "NAME_projector, if the job has it, else \"projector\""});
+  if (table.has("projector") && data.patch_columns == 0) {
+    table.fail("projector", "has no effect: the data are without images");
+  }
+  return root.has(projector) ? std::optional(read_precision(root.table(projector))) : std::nullopt;
+}
+
 DecoderConfig read_decoder_shape(const JobTable& table) {
   const std::string weights = read_weights_folder(table);
   if (weights.empty()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/data/image/patches.hpp"
@@ -19,11 +20,17 @@ struct DataShape {
   std::string tokenizer;           ///< name of the tokenizer that made the ids
   std::int64_t patch_columns = 0;  ///< elements of an image patch, 3 x patch x patch
   PictureGrids pictures = {};      ///< grids of the images
+  /// Precision of the visual rows that a decoder receives; none: the decoder's.
+  std::optional<DType> visual = {};
 };
 
 /// Returns `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
 /// multiple of 64 (others).
 [[nodiscard]] DecoderConfig resolved(DecoderConfig config);
+
+/// Reads the precision of the visual rows from the section that key `projector` names: by default NAME_projector, if
+/// the job has it, else "projector". Throws JobError if the key is given, but the data are without images.
+[[nodiscard]] std::optional<DType> read_visual(const JobTable& table, const JobTable& root, const DataShape& data);
 
 /// Reads the shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the
 /// table leaves out. Throws JobError.

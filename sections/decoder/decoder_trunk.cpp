@@ -96,7 +96,7 @@ Ports DecoderTrunk::ports() const {
                         {"rest", DType::f32, 1, false, false, Axis::tokens, Sharding::rank_rows}};
       break;
   }
-  return stage_ports({tokens_port}, behind);
+  return stage_ports(behind);
 }
 
 void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {

@@ -97,7 +97,7 @@ Ports DistilledDecoder::ports() const {
   for (const TeacherInput& teacher : teachers_) {
     for (Port& port : teacher.ports()) behind.inputs.push_back(std::move(port));
   }
-  return stage_ports({tokens_port}, behind);
+  return stage_ports(behind);
 }
 
 std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {

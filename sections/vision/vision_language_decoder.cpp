@@ -50,22 +50,12 @@ std::int64_t asked_samples(const SequenceLayout& layout, std::span<const std::in
   return samples;
 }
 
-std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
-  return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
-}
-
-/// Checks that every sample has as many rows of visual as image tokens, as VD-1 requires.
-void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
-  const SequenceLayout& layout = inputs.layout();
-  for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
-    const auto begin = tokens.begin() + layout.offsets[sample], end = tokens.begin() + layout.offsets[sample + 1];
-    const auto marked = std::count(begin, end, image_token);
-    const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::visual), sample) : 0;
-    if (marked == brought) continue;
-    throw JobError(section + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
-                   std::to_string(marked) + " image tokens, but its images have " + std::to_string(brought) +
-                   " rows; the data source and the vision section must use the same patches");
-  }
+/// Returns the shape of the data for a section that reads images, whatever the data have.
+DataShape with_images(const VisionLanguageDecoder::Options& options) {
+  DataShape data = options.data;
+  data.patch_columns = std::max<std::int64_t>(data.patch_columns, 1);
+  data.visual = options.visual;
+  return data;
 }
 
 }  // namespace
@@ -79,16 +69,12 @@ VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTab
 }
 
 VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, const Options& options)
-    : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied),
-      visual_(options.visual.value_or(context.precision)) {}
+    : DecoderSection(context, options.decoder, with_images(options), OutputLayer::own_or_tied) {}
 
 Ports VisionLanguageDecoder::ports() const {
-  Port tokens = tokens_port, targets = targets_port;
-  tokens.sharding = targets.sharding = Sharding::replicated;  // VD-5; 8 bytes a row
-  const Port visual{"visual", visual_, decoder().width, true, true, Axis::visual, Sharding::replicated};
-  Ports ports = stage_ports({tokens}, {{targets}, {}});
-  if (first_stage()) ports.inputs.push_back(visual);
-  return ports;
+  Port targets = targets_port;
+  targets.sharding = Sharding::replicated;  // VD-5; 4 bytes a row
+  return stage_ports({{targets}, {}});
 }
 
 Cost VisionLanguageDecoder::cost(const SampleShape& sample) const {
@@ -114,34 +100,6 @@ double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) con
 
 double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) const {
   return head_flops(sample.visual, decoder().width, decoder().vocabulary);
-}
-
-Var VisionLanguageDecoder::embedded(Tape& tape, const Inputs& inputs) {
-  const Tensor& tokens = inputs["tokens"].value();
-  const SequenceLayout& layout = inputs.layout();
-  const auto known = integers(inputs.host("tokens"));
-  check_images(context().name, inputs, known);
-  const Var x = stack().embedded(tape, part_of(tokens, context_rows(context().parallel, layout)), layout);
-  const auto marked = image_rows(known);
-  if (marked.empty()) return x;
-  if (context().parallel.layout.ranks() == 1) return index_add(tape, x, inputs["visual"], tape.indices(marked));
-  return with_own_images(tape, x, inputs, marked);
-}
-
-Var VisionLanguageDecoder::with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
-                                           std::span<const std::int32_t> marked) const {
-  const ParallelContext& parallel = context().parallel;
-  const RowRange own = parallel.layout.rows(Sharding::rank_rows, inputs.layout().rows(), parallel.rank);
-  const auto first = std::ranges::lower_bound(marked, own.first) - marked.begin();
-  const auto end = std::ranges::lower_bound(marked, own.end()) - marked.begin();
-  std::vector<std::int32_t> taken(static_cast<std::size_t>(end - first)), at(taken.size());
-  std::iota(taken.begin(), taken.end(), static_cast<std::int32_t>(first));
-  std::ranges::transform(marked.subspan(static_cast<std::size_t>(first), at.size()), at.begin(),
-                         [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
-  const Var visual =
-      copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
-  // A rank without image positions takes part, too: its gradient enters the sums as zeros.
-  return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
 }
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {

@@ -8,8 +8,7 @@
 // No outputs; reports loss and ce, weighted by the number of targets, and for validation exact_match: among samples
 // with targets, the share for which every target has the largest logit, as in greedy decoding.
 //
-// VD-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
-//       positions are learned.
+// VD-1: decoder_section.hpp.
 // VD-2 (rows without targets): rows without a target skip the last layer's feed-forward network, the final norm and the
 //       output layer.
 // VD-3 (any micro-batch): a micro-batch may be without visual, without image tokens or without targets.
@@ -53,11 +52,6 @@ class VisionLanguageDecoder final : public DecoderSection {
   [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
 
  private:
-  /// Returns the embedding with the rows of visual at image positions.
-  [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs) override;
-  /// Returns x (M_t, width) with the rows of visual at the rank's image positions; `marked` are all ranks' positions.
-  [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
-                                    std::span<const std::int32_t> marked) const;
   /// Returns the FLOPs that image positions save in the last layer and after it (VD-2).
   [[nodiscard]] double saved_in_last_layer(const SampleShape& sample) const;
   [[nodiscard]] double saved_behind_layers(const SampleShape& sample) const;
@@ -80,8 +74,6 @@ class VisionLanguageDecoder final : public DecoderSection {
   };
   /// Returns the answers from `best` for all rows with a target.
   [[nodiscard]] static Answers answers_of(const Tape& tape, const Inputs& inputs, const Block& best);
-
-  DType visual_;
 };
 
 }  // namespace maestro

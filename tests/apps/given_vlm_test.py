@@ -108,6 +108,33 @@ class AGivenModel(SystemTest):
         self.assertEqual(self.losses(steps=2, out="cut"), whole[:2])
         self.assertEqual(self.losses("--resume", "auto", out="cut")[-1:], whole[2:])
 
+    def distillation(self, lr=0.0, **tables):
+        weights = {"weights": str(self.folder_of("smolvlm")), "micro_batch": 2}
+        job = {"name": "test", "app": "distillation", "train": {"steps": 3, "global_batch": 4, "out": "out"},
+               "data": {"kind": "chat", "path": str(ROWS / "list.json"), "processor": weights["weights"], "sequence": 512},
+               "vision": {**weights, "trained": False},
+               "projector": {**weights, "decoder": "student", "lr": lr},
+               "student": {**weights, "lr": lr, "temperature": 1.0, "alpha": 1.0},
+               "teacher_vision": weights, "teacher_projector": {**weights, "vision": "teacher_vision", "decoder": "teacher"},
+               "teacher": weights}
+        return {name: table for name, table in (job | tables).items() if table is not None}
+
+    def test_teaches_another_about_images(self):
+        alike = self.train(self.distillation())
+        for step in range(1, 4):
+            self.assertLess(abs(alike.curve("kl")["student", step][0]), 1e-6)
+        shared = self.train(self.distillation(lr=1e-2, teacher_vision=None, teacher_projector={
+            **self.distillation()["teacher_projector"], "vision": "vision"}), settings={"train.out": "shared"})
+        apart = self.train(self.distillation(lr=1e-2), settings={"train.out": "apart"})
+        self.assertEqual(shared.curve(), apart.curve())
+        self.assertGreater(apart.curve("kl")["student", 3][0], 1e-4)
+        self.assertTrue((self.folder / "apart/models/projector+student").is_dir())
+        trained = self.distillation(teacher_vision=None, vision={"weights": str(self.folder_of("smolvlm"))})
+        self.assert_refused("[teacher_projector] reads [vision], which is trained for the student", "check",
+                            self.write_job(trained))
+        blind = self.distillation(teacher_vision=None, teacher_projector=None)
+        self.assertIn("image tokens, but its images have 0 rows", self.call("train", self.write_job(blind)).err)
+
     def test_that_does_not_fit_has_a_line_that_says_why(self):
         folder = self.folder_of("smolvlm")
         image = str(ROWS / "images/a.png")
