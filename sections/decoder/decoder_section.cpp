@@ -27,7 +27,7 @@ std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
   return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
 }
 
-/// Checks that every sample has as many rows of visual as image tokens, as VD-1 requires.
+/// Checks that every sample has as many rows of visual as image tokens, as IP-1 requires.
 void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
   const SequenceLayout& layout = inputs.layout();
   for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
@@ -142,7 +142,7 @@ void DecoderSection::freeze_weights(bool passes_gradient) {
 Ports DecoderSection::stage_ports(const Ports& behind) const {
   const Port stream{stream_name, DType::f32, decoder().width, true, false, Axis::tokens, Sharding::rank_rows};
   Port tokens = tokens_port;
-  if (reads_images_) tokens.sharding = Sharding::replicated;  // VD-5; 4 bytes a row
+  if (reads_images_) tokens.sharding = Sharding::replicated;  // IP-2; 4 bytes a row
   Ports ports;
   ports.inputs = first_stage() ? std::vector{tokens} : std::vector{stream};
   if (last_stage()) {

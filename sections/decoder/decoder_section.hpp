@@ -11,9 +11,9 @@
 // Liu et al. 2023):
 //   visual  (V, width) act, with the projector's precision, optional, differentiable
 //
-// VD-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
+// IP-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
 //       positions are learned. A sample with more or fewer image tokens than rows of visual is refused by its number.
-// VD-5 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
+// IP-2 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
 //       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.
 #pragma once
@@ -89,7 +89,7 @@ class DecoderSection : public Section {
   /// Returns the part of the output layer that head() is.
   [[nodiscard]] VocabularyPart head_part() const { return vocabulary_part(context_.parallel, decoder().vocabulary); }
   /// Returns the embedding of "tokens" with the rows of "visual" at image positions, first stage only: (M_t, width)
-  /// f32, Sharding::rank_rows. Throws JobError on every rank for VD-1.
+  /// f32, Sharding::rank_rows. Throws JobError on every rank for IP-1.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs);
   /// Returns the residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);

@@ -81,7 +81,7 @@ std::optional<DType> read_visual(const JobTable& table, const JobTable& root, co
                                            {"with images: the section that sends the visual rows; absent: "
                                             "NAME_projector, if the job has it, else \"projector\""});
   if (table.has("projector") && data.patch_columns == 0) {
-    table.fail("projector", "has no effect: the data are without images");
+    table.fail("projector", "is without effect: the data are without images");
   }
   return root.has(projector) ? std::optional(read_precision(root.table(projector))) : std::nullopt;
 }

@@ -8,15 +8,13 @@
 // No outputs; reports loss and ce, weighted by the number of targets, and for validation exact_match: among samples
 // with targets, the share for which every target has the largest logit, as in greedy decoding.
 //
-// VD-1: decoder_section.hpp.
 // VD-2 (rows without targets): rows without a target skip the last layer's feed-forward network, the final norm and the
 //       output layer.
 // VD-3 (any micro-batch): a micro-batch may be without visual, without image tokens or without targets.
 // VD-4 (frozen): a frozen decoder passes gradients to visual.
-// VD-5 (ranks): every rank has all tokens and targets, and its positions take their rows of visual in the full
-//       micro-batch's order; a sharded sample matches only if its rows on every rank match. With a tensor group VD-2
-//       saves only the output layer: rows without a target pass the last layer's feed-forward network and the final
-//       norm.
+// VD-5 (ranks): every rank has all targets, and a sharded sample matches only if its rows on every rank match. With a
+//       tensor group VD-2 saves only the output layer: rows without a target pass the last layer's feed-forward network
+//       and the final norm.
 // VD-6 (stages): the first pipeline stage has tokens and visual, and refuses a mismatch between them; the last has
 //       targets, reports metrics, and makes the savings of VD-2. A micro-batch without targets passes all layers of the
 //       other stages, which never receive targets. See decoder_section.hpp.

@@ -31,7 +31,7 @@ class DecoderWithEyesOverRanks : public ::testing::TestWithParam<Layout> {
   Batch batch = illustrated(pictures, 7, vocabulary);
 };
 
-TEST_P(DecoderWithEyesOverRanks, losses_matches_and_gradients_are_those_of_one_rank) {  // VD-5
+TEST_P(DecoderWithEyesOverRanks, losses_matches_and_gradients_are_those_of_one_rank) {  // VD-5, IP-2
   expect_equal_decoders(batch);
 }
 

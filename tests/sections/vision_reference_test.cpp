@@ -197,7 +197,7 @@ class VisionLanguageReference : public ::testing::TestWithParam<const char*> {
   Batch batch;
 };
 
-TEST_P(VisionLanguageReference, loss_and_gradients_are_those_of_transformers_with_rows_put_in) {  // VD-1
+TEST_P(VisionLanguageReference, loss_and_gradients_are_those_of_transformers_with_rows_put_in) {  // IP-1
   const auto decoder = model(true);
   MicroBatch pass(bench, *decoder, batch);
   pass.connect("visual", recorded.copied("visual"), true);
