@@ -82,6 +82,23 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
+/// Throws JobError for a section that would miss rows for the image tokens of its samples.
+void check_visual(const ResolvedJob& plan) {
+  if (plan.corpus->max_visual() == 0) return;
+  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    const auto port = std::ranges::find(node.ports.inputs, "visual", &Port::name);
+    if (port == node.ports.inputs.end() || port->axis != Axis::visual) continue;
+    const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
+      return edge.to == SectionId(index) && edge.to_port == port->name;
+    });
+    if (connected) continue;
+    throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
+                   "rows: connect a projector's output visual (in an app of this program: add a table for the " +
+                   "projector, and one for the vision encoder)");
+  }
+}
+
 /// Calls methods of a section; turns its exceptions into a JobError with the section's name.
 void at_section(const std::string& name, const std::function<void()>& work) {
   try {
@@ -303,6 +320,7 @@ ResolvedJob JobResolver::resolve() && {
   choose_sections(plan_.graph, plan_.corpus->teachers(), composed_.document.root());
   composed_.document.finish();
   at_key(composed_.edges.empty() ? "" : composed_.edges.front().key, [&] { plan_.graph.validate(); });
+  check_visual(plan_);
   check_trained(plan_);
   check_predictions(plan_, composed_.document.root());
   check_frozen(plan_, composed_.document.root());
