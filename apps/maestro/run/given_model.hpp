@@ -11,8 +11,8 @@ namespace maestro {
 /// option.
 [[nodiscard]] std::string model_folder(const char* option, const std::string& name);
 
-/// Returns the longest sample that a model takes, in tokens. If its config.json cannot be read, which the job reports, the
-/// length is without limit.
+/// Returns the longest sample that a model takes, in tokens. If its config.json cannot be read, which the job reports,
+/// the length is without limit.
 [[nodiscard]] std::int64_t positions_of(const std::string& folder);
 
 }  // namespace maestro
