@@ -82,8 +82,8 @@ class SafetensorsFile {
   void release(std::string_view name) const;
   /// Returns all tensors in the order of the data, or the first error of `tensor`.
   [[nodiscard]] Result<std::vector<NamedTensor>> tensors() const;
-  /// Writes a copy of the file to `target` atomically. The tensors in `changed`, f32 and of the stored shapes, are written
-  /// in the stored dtypes, F32, BF16 or F16, and rounded to nearest even; all other bytes stay. Errors
+  /// Writes a copy of the file to `target` atomically. The tensors in `changed`, f32 and of the stored shapes, are
+  /// written in the stored dtypes, F32, BF16 or F16, and rounded to nearest even; all other bytes stay. Errors
   /// (invalid_argument) name the tensor: unknown, of another shape or dtype, or a value beyond the range of F16.
   [[nodiscard]] Status copy_changed(const std::filesystem::path& target,
                                     const std::map<std::string, ConstTensor, std::less<>>& changed) const;

@@ -18,9 +18,9 @@ struct TokenizerConfig {
   std::string template_file;  ///< file with the chat_template, for messages
 };
 
-/// Reads tokenizer_config.json and chat_template.jinja, which precedes it; without a template there, the template of the
-/// model's processor, in processor_config.json or chat_template.json. From a list of templates it takes "default". A
-/// missing file yields nothing. Errors name file and key.
+/// Reads tokenizer_config.json and chat_template.jinja, which precedes it; without a template there, the template of
+/// the model's processor, in processor_config.json or chat_template.json. From a list of templates it takes "default".
+/// A missing file yields nothing. Errors name file and key.
 [[nodiscard]] Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder);
 
 /// Tokens around a text.
