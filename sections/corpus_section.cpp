@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/corpus_section.hpp"
 
+#include "runtime/images/mixed_rows.hpp"
+
 namespace maestro {
 
 namespace {
-constexpr std::int64_t place_columns = 3, mix_columns = 4;
+constexpr std::int64_t place_columns = 3, mix_columns = mixed_terms;
 }
 
 Ports CorpusSection::ports() const {

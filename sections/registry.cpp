@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/registry.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/dataset/image_model.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -16,6 +23,7 @@
 #include "sections/vision/projector.hpp"
 #include "sections/vision/vision_encoder.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -38,6 +46,39 @@ void match_tokens(const JobTable& table, DecoderConfig& decoder, const DataShape
 template <class Kind>
 SectionFactory plain(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table), section.data);
+}
+
+/// Returns the fingerprints of the image processors that made the data.
+std::vector<std::string> processors_of(const Corpus* corpus) {
+  std::vector<std::string> found;
+  if (corpus == nullptr) return found;
+  for (const auto& [key, value] : corpus->fingerprint()) {
+    if (key.ends_with("data.processor")) found.push_back(value);
+  }
+  return found;
+}
+
+/// Checks that an encoder's weights are not from a model with another image processor than the data's. Folders without
+/// an image processor are not compared.
+void match_processor(const SectionTable& section) {
+  const std::filesystem::path folder = read_weights_folder(section.table);
+  const std::vector<std::string> of_data = processors_of(section.corpus.get());
+  if (folder.empty() || of_data.empty() || vision_language_type(folder).empty()) return;
+  const auto tokenizer = make_tokenizer(section.data.tokenizer);
+  for (const PassOrder order : {PassOrder::pillow13, PassOrder::horizontal}) {
+    const Result<ImageModel> model = read_image_model(folder, *tokenizer, order);
+    if (!model && model.error().code == ErrorCode::not_found) return;
+    if (!model) section.table.fail("weights", model.error().message);
+    if (std::ranges::find(of_data, model->fingerprint()) != of_data.end()) return;
+  }
+  section.table.fail("weights",
+                     printable(folder.string()) + " has another image processor than the data, whose images " +
+                         "this encoder would misread; prepare the data with this model, or use other weights");
+}
+
+SectionFactory vision_encoder(const SectionTable& section) {
+  match_processor(section);
+  return plain<VisionEncoder>(section);
 }
 
 /// Returns the factory of a section that also reads its neighbours' tables.
@@ -129,7 +170,7 @@ SectionRegistry builtin_sections() {
   registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
   registry.add("distilled_decoder", "language model that learns from teachers", distilled_decoder);
   registry.add(recorded_teacher_type, "teacher on file: sends what `maestro teach` recorded", recorded_teacher);
-  registry.add("vision_encoder", "vision transformer from image patches to features", plain<VisionEncoder>);
+  registry.add("vision_encoder", "vision transformer from image patches to features", vision_encoder);
   registry.add("projector", "from vision features to a decoder's width", linked<Projector>);
   registry.add("vision_language_decoder", "whole language model with its loss that reads images",
                vision_language_decoder);

@@ -9,6 +9,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/data/image/image_resize.hpp"
 #include "runtime/data/text/prepared_corpus.hpp"
+#include "runtime/images/mixed_rows.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -23,9 +24,9 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t shown_side = 256;  // largest longer side of an image on the card, in pixels
-constexpr std::int64_t mix_terms = 4;     // columns of Corpus::read_mix()
-constexpr std::int64_t small_side = 96;   // images up to this side are shown enlarged
+constexpr std::int64_t shown_side = 256;         // largest longer side of an image on the card, in pixels
+constexpr std::int64_t mix_terms = mixed_terms;  // columns of Corpus::read_mix()
+constexpr std::int64_t small_side = 96;          // images up to this side are shown enlarged
 
 /// The trained model of a run.
 class TrainedModel {
@@ -119,7 +120,7 @@ PageImage picture_for_card(const StoredImage& picture) {
 /// A corpus whose samples are conversations about images.
 struct ShownData {
   std::unique_ptr<Corpus> corpus;
-  const ConversationSource* conversations = nullptr;  ///< the corpus; null: it has no images
+  const ConversationSource* conversations = nullptr;  ///< view of `corpus`; null if its samples have no images
 };
 
 ShownData open_data(const DataConfig& data, std::uint64_t seed) {
@@ -131,7 +132,7 @@ ShownData open_data(const DataConfig& data, std::uint64_t seed) {
   return shown;
 }
 
-/// Returns the tokens that end an answer: the end that the data taught, and those of the decoder in `table`.
+/// Returns the tokens at which an answer ends: the data's ends, and the stop tokens of the weights in `table`.
 std::vector<std::int32_t> stop_tokens(const JobTable& table, const ConversationSource& conversations) {
   std::vector<std::int32_t> ends = conversations.ends();
   const std::string folder = read_weights_folder(table);

@@ -77,8 +77,8 @@ class DecoderSection : public Section {
   [[nodiscard]] DecoderStack& stack() { return stack_; }
   [[nodiscard]] bool first_stage() const { return context_.stage.first(); }
   [[nodiscard]] bool last_stage() const { return context_.stage.last(); }
-  /// Returns this stage's ports: the embedding's inputs in the first, `behind`, the ports after the layers, in the
-  /// last, and streams between stages.
+  /// Returns the ports of this stage: tokens and images in the first stage, `behind`, the ports after the layers, in
+  /// the last, and streams between two stages.
   [[nodiscard]] Ports stage_ports(const Ports& behind) const;
 
   /// Returns the output layer (vocabulary of the rank, width): the token embedding if tied, or a copy of it in another

@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/images/mixed_rows.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
 
-inline constexpr std::int64_t row_mix_terms = 4;  ///< columns of sources and weights
+inline constexpr std::int64_t row_mix_terms = mixed_terms;  ///< columns of sources and weights
 
 /// The terms of some rows with a weight that is not 0, by row.
 struct RowMix {

@@ -132,6 +132,13 @@ class AGivenModel(SystemTest):
         trained = self.distillation(teacher_vision=None, vision={"weights": str(self.folder_of("smolvlm"))})
         self.assert_refused("[teacher_projector] reads [vision], which is trained for the student", "check",
                             self.write_job(trained))
+        other = self.folder / "other"
+        shutil.copytree(self.folder_of("smolvlm"), other)
+        settings = json.loads((other / "processor_config.json").read_text())
+        settings["image_processor"]["image_mean"] = [0.4, 0.5, 0.5]
+        (other / "processor_config.json").write_text(json.dumps(settings))
+        self.assert_refused("other has another image processor than the data", "check",
+                            self.write_job(self.distillation(teacher_vision={"weights": str(other)})))
         blind = self.distillation(teacher_vision=None, teacher_projector=None)
         self.assert_refused("section 'teacher' reads samples with images, but no section sends it their rows", "check",
                             self.write_job(blind))
