@@ -25,7 +25,7 @@ BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler, 
       most_positions_(corpus_->max_length()),
       most_{.images = 0, .patches = corpus_->max_patches(), .visual = corpus_->max_visual()},
       threads_(threads > 0 ? threads : std::clamp<std::size_t>(usable_cores().size() / 2, 1, most_threads)) {
-  if (corpus_->patch_columns() == 0) threads_ = 1;  // without images, preparing is no work
+  if (corpus_->patch_columns() == 0) threads_ = 1;  // only images are prepared
 }
 
 void BatchDrawer::add(BatchMetadata& batch, Split split, const std::vector<SampleId>& ids) const {

@@ -28,8 +28,8 @@
 
 namespace maestro {
 
-/// An image's text, in which each run of image tokens is a single image token. These tokens are special tokens, so the
-/// length of a run does not change the tokens around it.
+/// The text of an image. A single image token stands for each run of image tokens: it is a special token, so the length
+/// of a run does not change the tokens around it.
 struct ExpandedImage {
   std::string text;
   std::vector<std::int64_t> runs;  ///< lengths of the runs, in the order of the text

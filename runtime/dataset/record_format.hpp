@@ -9,9 +9,9 @@
 // The first format whose columns exist is used. A message's content is a text, or a list of
 // {"type": "text", "text": "..."}. Other keys of a message (reasoning_content, tool_calls, name) reach the template
 // unchanged, unless they are null or empty; "weight": 0 keeps an answer from being learned. The columns tools
-// (functions) and chat_template_kwargs of a conversation reach it too, and may be JSON in a text. Images (the columns
-// image and images, and parts of messages) are an error unless the format is asked for them; record_images.hpp states
-// their places.
+// (functions) and chat_template_kwargs of a conversation reach it too, and may be JSON in a text. Images, which
+// may be in the columns image and images and in parts of messages (record_images.hpp), are an error unless the caller
+// reads them.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ inline constexpr EncoderClass smolvlm_class{.type = "smolvlm_vision", .width = 1
 [[nodiscard]] VisionConfig read_encoder(const HfKeys& keys, const EncoderClass& defaults);
 /// Reads the learned table for square images of image_size pixels into `config`.
 void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionConfig& config);
-/// Refuses the first key that no reader has read, unless it is known to have no effect on an encoder's features.
+/// Refuses the first key that was not read. Keys that do not change an encoder's features may be unread.
 void refuse_unknown_encoder_keys(const HfKeys& keys);
 
 /// Reads a GELU under one of its names. Throws JobError for another activation.

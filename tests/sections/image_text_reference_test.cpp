@@ -21,6 +21,7 @@
 #include "sections/vision/row_mix.hpp"
 #include "sections/weights_folder.hpp"
 #include "tests/sections/parallel_vision.hpp"
+#include "tests/sections/renamed_tensors.hpp"
 #include "tests/support/one_line.hpp"
 
 namespace maestro::testing {
@@ -104,22 +105,6 @@ struct Recording {
   std::vector<Mix> mixes;  // by sample
   Mix all;
 };
-
-/// Renames the tensors in a file.
-void write_renamed(const fs::path& from, const json& names, const fs::path& to) {
-  const std::string file = read_text(from).value_or_throw();
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, file.data(), sizeof bytes);
-  json header = json::object();
-  const json stored = json::parse(file.substr(8, bytes));
-  for (const auto& [name, entry] : stored.items()) header[names.value(name, name)] = entry;
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  const std::uint64_t length = text.size();
-  std::string changed(8, ' ');
-  std::memcpy(changed.data(), &length, sizeof length);
-  (void)write_file(to, changed + text + file.substr(8 + bytes)).value_or_throw();
-}
 
 /// The three sections of a folder.
 struct Model {

@@ -13,6 +13,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/state_io.hpp"
 #include "sections/weights_folder.hpp"
+#include "tests/sections/renamed_tensors.hpp"
 #include "tests/sections/section_bench.hpp"
 #include "tests/support/one_line.hpp"
 
@@ -34,18 +35,7 @@ class TextPart : public ::testing::TestWithParam<const char*> {
 
   /// Copies the recorded folder with its tensors renamed and its config.json changed.
   void copy_changed(const json& names, const json& config) {
-    const std::string file = read_text(recorded() / "model.safetensors").value_or_throw();
-    std::uint64_t bytes = 0;
-    std::memcpy(&bytes, file.data(), sizeof bytes);
-    json header = json::object();
-    const json stored = json::parse(file.substr(8, bytes));
-    for (const auto& [name, entry] : stored.items()) header[names.value(name, name)] = entry;
-    std::string text = header.dump();
-    text.append((8 - text.size() % 8) % 8, ' ');
-    const std::uint64_t length = text.size();
-    std::string changed(8, ' ');
-    std::memcpy(changed.data(), &length, sizeof length);
-    (void)write_file(folder_.path() / "model.safetensors", changed + text + file.substr(8 + bytes)).value_or_throw();
+    write_renamed(recorded() / "model.safetensors", names, folder_.path() / "model.safetensors");
     (void)write_file(folder_.path() / "config.json", config.dump()).value_or_throw();
   }
   void expect_logits(const fs::path& folder) {

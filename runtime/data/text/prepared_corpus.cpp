@@ -30,7 +30,8 @@ std::string contents_of(const PreparedIndex& index) {
          std::to_string(tokens) + " tokens (" + index.tokenizer + "), ";
 }
 
-/// Throws JobError if the job's settings for images are not those of the data. `where` names the data.
+/// Throws JobError if the data were prepared with another processor or order of passes than the job names. `where`
+/// names the data in the message.
 void check_processor(const PreparedImages& images, const Tokenizer& tokenizer, const DataConfig& config,
                      const std::string& where) {
   const bool horizontal = config.resample_order == ResampleOrder::horizontal;

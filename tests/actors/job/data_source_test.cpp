@@ -84,7 +84,7 @@ TEST_F(DataSourceTest, a_sample_larger_than_the_corpus_said_is_left_out_since_no
   EXPECT_NE(batch.left_out[0].find("has 16 positions"), std::string::npos) << batch.left_out[0];
 }
 
-/// Has images, some of which are damaged; counts the threads that prepare samples at once.
+/// A corpus with images, some of them damaged. It counts how many threads prepare samples at the same time.
 class Seeing final : public Corpus {
  public:
   explicit Seeing(std::shared_ptr<const Corpus> real) : real_(std::move(real)) {}
