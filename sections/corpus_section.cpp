@@ -16,6 +16,7 @@ Ports CorpusSection::ports() const {
     ports.outputs.push_back({"pixels", DType::f32, corpus_->patch_columns(), false, false, Axis::patches});
     ports.outputs.push_back({"places", DType::i32, place_columns, false, false, Axis::patches});
   }
+  if (corpus_->has_marks()) ports.outputs.push_back({"marks", DType::i32, mark_columns, false, false});
   if (corpus_->mixes_rows()) {
     ports.outputs.push_back({"sources", DType::i32, mix_columns, false, false, Axis::visual});
     ports.outputs.push_back({"weights", DType::f32, mix_columns, false, false, Axis::visual});
@@ -36,8 +37,20 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   }
   outputs.set("tokens", std::move(tokens));
   outputs.set("targets", std::move(targets));
+  if (corpus_->has_marks()) read_marks(tape, inputs, split, outputs);
   if (inputs.layout(Axis::patches).rows() > 0) read_pictures(tape, inputs, split, outputs);
   if (corpus_->mixes_rows() && inputs.layout(Axis::visual).rows() > 0) read_mix(tape, inputs, split, outputs);
+}
+
+void CorpusSection::read_marks(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const {
+  const SequenceLayout& layout = inputs.layout();
+  Var marks = tape.output({layout.rows(), mark_columns}, DType::i32, false);
+  for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
+    const std::int64_t first = layout.offsets[at];
+    corpus_->read_marks(split, inputs.samples()[at],
+                        marks.value().row_slice(first, layout.offsets[at + 1] - first).span<std::int32_t>());
+  }
+  outputs.set("marks", std::move(marks));
 }
 
 void CorpusSection::read_pictures(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const {

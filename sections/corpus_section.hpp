@@ -12,7 +12,8 @@ namespace maestro {
 
 /// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position. A corpus with images has
 /// two more outputs with a row for each patch: pixels (P, patch_columns) f32 and places (P, 3) i32, which are the
-/// image's number in the sample, and the patch's row and column in the image.
+/// image's number in the sample, and the patch's row and column in the image. A corpus with marks has marks (M, 4) i32
+/// (Corpus::read_marks()).
 class CorpusSection final : public Section {
  public:
   /// The corpus is shared with the data source actor, which reports lengths.
@@ -26,6 +27,7 @@ class CorpusSection final : public Section {
 
  private:
   void read_pictures(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
+  void read_marks(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
   void read_mix(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
 
   std::shared_ptr<const Corpus> corpus_;

@@ -44,6 +44,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   shape.vocabulary = corpus.vocabulary();
   shape.tokenizer = is_generated(data.kind) ? std::string(name_of(data.kind)) : data.tokenizer;
   shape.patch_columns = corpus.patch_columns();
+  shape.marks = corpus.has_marks();
   shape.pictures = corpus.picture_grids();
   return shape;
 }

@@ -28,6 +28,9 @@ inline constexpr std::int32_t image_token = -1;
 /// Names of files and folders are not included, so that data may be moved.
 using DataFingerprint = std::map<std::string, std::string>;
 
+/// Columns of Corpus::read_marks().
+inline constexpr std::int64_t mark_columns = 4;
+
 /// A source of a mixture and the sections that teach its samples; empty: all teachers.
 struct SourceTeachers {
   std::string source;
@@ -85,6 +88,12 @@ class Corpus {
   /// Fills sources (V, 4), rows of the sample's patches or -1 for the projector's learned row, and their weights (V,
   /// 4), for the sample's visual rows. Throws std::invalid_argument for spans of another size.
   virtual void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources, std::span<float> weights) const;
+  /// Returns whether positions have marks, as read_marks() states them.
+  [[nodiscard]] virtual bool has_marks() const { return false; }
+  /// Fills marks (T, 4) for the sample's tokens: three positions (time, row, column), and the number of tokens that the
+  /// token sees, counted from the sample's first. The base class states a text's: token p is at (p, p, p) and sees
+  /// p + 1 tokens. Throws std::invalid_argument for a span of another size.
+  virtual void read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const;
   /// Ensures that the sample can be read (decodes its images ahead of time). Called before a sample is announced. The
   /// error names file and sample, and the caller then skips the sample.
   [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }

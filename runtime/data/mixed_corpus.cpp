@@ -61,6 +61,10 @@ bool MixedCorpus::mixes_rows() const {
   return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->mixes_rows(); });
 }
 
+bool MixedCorpus::has_marks() const {
+  return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->has_marks(); });
+}
+
 PictureGrids MixedCorpus::picture_grids() const {
   PictureGrids sum;
   for (const MixedPart& part : parts_) sum.merge(part.corpus->picture_grids());

@@ -54,6 +54,11 @@ class MixedCorpus final : public Corpus {
     const Place at = place(split, sample);
     at.corpus->read_mix(split, at.sample, sources, weights);
   }
+  [[nodiscard]] bool has_marks() const override;
+  void read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const override {
+    const Place at = place(split, sample);
+    at.corpus->read_marks(split, at.sample, marks);
+  }
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override {
     const Place at = place(split, sample);
     return at.corpus->prepare(split, at.sample);

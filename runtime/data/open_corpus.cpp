@@ -61,6 +61,18 @@ void Corpus::read_mix(Split /*split*/, SampleId /*sample*/, std::span<std::int32
   if (!sources.empty() || !weights.empty()) throw std::invalid_argument("this corpus does not mix rows of images");
 }
 
+void Corpus::read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const {
+  const auto rows = static_cast<std::size_t>(length(split, sample));
+  if (marks.size() != rows * mark_columns) {
+    throw std::invalid_argument("marks of " + std::to_string(rows) + " positions read into a span of " +
+                                std::to_string(marks.size()));
+  }
+  for (std::size_t at = 0; at < marks.size(); ++at) {
+    const auto position = static_cast<std::int32_t>(at / mark_columns);
+    marks[at] = at % mark_columns == mark_columns - 1 ? position + 1 : position;
+  }
+}
+
 namespace {
 
 SyntheticOptions synthetic_text(const DataConfig& config, std::uint64_t seed) {

@@ -27,11 +27,15 @@
 
 namespace maestro {
 
-/// Start of each packed sequence: S + 1 `offsets`, the last is M; `positions` (M) count from 0 in each sequence.
+/// Start of each packed sequence: S + 1 `offsets`, the last is M; `positions` (M, axes) count from 0 in each sequence.
 struct SequenceLayout {
   std::span<const std::int32_t> offsets{};         ///< host
   std::span<const std::int32_t> positions{};       ///< memory() of the table
   std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty if it is host memory
+  /// Keys that a query of causal attention sees, counted from its sequence's first row (M): at least its own row and
+  /// those before it. Empty: exactly these. memory() of the table.
+  std::span<const std::int32_t> ends{};
+  std::int64_t axes = 1;  ///< A: positions of a row, for rotary pairs that turn by several axes
   [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
   [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };

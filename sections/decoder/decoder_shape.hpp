@@ -22,6 +22,7 @@ struct DataShape {
   PictureGrids pictures = {};      ///< grids of the images
   /// Precision of the visual rows that a decoder receives; none: the decoder's.
   std::optional<DType> visual = {};
+  bool marks = false;  ///< positions have marks (Corpus::read_marks())
 };
 
 /// Returns `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
