@@ -12,6 +12,7 @@
 // of the heads. Without groups all three are M and nothing is exchanged.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,19 @@ template <class Body>
     }
   });
   return out;
+}
+
+/// Returns the stream after layers [0, layers), of which `run(first, end, x)` runs some. With `group` above 0 the
+/// backward pass computes so many layers at a time again, and `run` is as `body` of recomputed().
+template <class Run>
+[[nodiscard]] Stream stacked(Tape& tape, Stream x, std::size_t layers, std::int64_t group, Run run) {
+  if (group == 0 || !tape.recording()) return run(0, layers, std::move(x));
+  for (std::size_t first = 0; first < layers;) {
+    const std::size_t end = std::min(first + static_cast<std::size_t>(group), layers);
+    x = recomputed(tape, x, [run, first, end](const Stream& before) { return run(first, end, before); });
+    first = end;
+  }
+  return x;
 }
 
 /// Returns the stream after the block. `layout` is of all M rows; its arrays must live until the backward pass.

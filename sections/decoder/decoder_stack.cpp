@@ -286,16 +286,10 @@ Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& lay
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                                  std::span<const AttentionCache> caches) const {
   assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
-  if (recompute_ == 0 || !tape.recording())
-    return layers({&tape, 0, layers_.size()}, std::move(x), layout, wanted, caches);
-  for (std::size_t first = 0; first < layers_.size();) {
-    const std::size_t end = std::min(first + static_cast<std::size_t>(recompute_), layers_.size());
-    x = recomputed(tape, x, [this, &tape, first, end, layout, wanted](const Stream& before) {
-      return layers({&tape, first, end}, before, layout, wanted, {});
-    });
-    first = end;
-  }
-  return x;
+  const auto run = [this, &tape, layout, wanted, caches](std::size_t first, std::size_t end, Stream before) {
+    return layers({&tape, first, end}, std::move(before), layout, wanted, caches);
+  };
+  return stacked(tape, std::move(x), layers_.size(), recompute_, run);
 }
 
 Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,

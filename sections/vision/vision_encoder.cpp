@@ -235,8 +235,13 @@ void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   images.keep_all(tape);
   Stream x = embedded(tape, inputs, images);
   if (config_.pre_norm) x = converted(tape, block_norm(tape, x, pre_norm_, block_.norm), DType::f32);
-  for (const BlockWeights& weights : layers_)
-    x = transformer_block(tape, weights, block_, std::move(x), images.layout());
+  const auto run = [this, &tape, layout = images.layout()](std::size_t first, std::size_t end, Stream before) {
+    for (; first < end; ++first) {
+      before = transformer_block(tape, layers_[first], block_, std::move(before), layout);
+    }
+    return before;
+  };
+  x = stacked(tape, std::move(x), layers_.size(), context_.recompute, run);
   outputs.set("features", config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm)
                                             : converted(tape, whole(tape, x), context_.precision));
 }
@@ -244,7 +249,9 @@ void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
 Cost VisionEncoder::cost(const SampleShape& sample) const {
   Cost cost{vision_flops(config_, sample), 0};
   cost.working = vision_working_bytes(config_, sample, context_.precision);
-  if (context_.trained) cost.bytes = vision_bytes(config_, sample, context_.precision);
+  if (!context_.trained) return cost;
+  cost.bytes = vision_bytes(config_, sample, context_.precision, context_.recompute);
+  if (context_.recompute > 0) cost.recomputed = cost.flops - patch_flops(config_, sample);
   return cost;
 }
 

@@ -58,6 +58,7 @@ class VisionEncoder final : public Section {
   [[nodiscard]] std::vector<std::string> notes() const override;
   [[nodiscard]] bool spreads_over_ranks() const override { return true; }
   [[nodiscard]] bool runs_dry() const override { return true; }
+  [[nodiscard]] bool recomputes() const override { return true; }
   [[nodiscard]] ProductParameters products() override;
   void freeze() override;
   /// Returns whether it is frozen and on a single rank: with several ranks collectives keep passes from overlapping.

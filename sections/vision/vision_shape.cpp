@@ -151,6 +151,10 @@ std::string note_on_grid(const VisionConfig& config, const PictureGrids& picture
          " entries of the stored position table; data.image_size = " + std::to_string(full_size(config)) + " fills it";
 }
 
+double patch_flops(const VisionConfig& config, const SampleShape& sample) {
+  return 2.0 * static_cast<double>(sample.patches * patch_columns(config) * config.width);
+}
+
 double vision_flops(const VisionConfig& config, const SampleShape& sample) {
   if (sample.patches == 0) return 0;
   const auto patches = static_cast<double>(sample.patches);
@@ -159,11 +163,10 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
   const auto ffn = static_cast<double>(config.ffn);
   const double products = 2.0 * patches * width * (4.0 * width + 2.0 * ffn);
   const double scores = 2.0 * 2.0 * patches * each * width;
-  const double embedding = 2.0 * patches * static_cast<double>(patch_columns(config)) * width;
-  return embedding + static_cast<double>(config.run_layers()) * (products + scores);
+  return patch_flops(config, sample) + static_cast<double>(config.run_layers()) * (products + scores);
 }
 
-double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
+double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision, std::int64_t recompute) {
   const auto width = static_cast<double>(config.width);
   // Two norms; q, k, v; the attention's result; two branches; the FFN before and after its activation.
   const double activations = 2.0 * width + 3.0 * width + width + 2.0 * width + 2.0 * static_cast<double>(config.ffn);
@@ -171,7 +174,10 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));
   const double ends = (config.pre_norm ? 3.0 : 2.0) * norm;
-  return static_cast<double>(sample.patches) * (static_cast<double>(config.run_layers()) * layer + ends);
+  const std::int64_t layers = config.run_layers(), group = recompute == 0 ? layers : std::min(recompute, layers);
+  const std::int64_t streams = recompute == 0 ? 0 : (layers + group - 1) / group;
+  return static_cast<double>(sample.patches) *
+         (static_cast<double>(group) * layer + static_cast<double>(streams) * norm + ends);
 }
 
 double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {

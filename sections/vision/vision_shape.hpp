@@ -37,8 +37,12 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 ///              2 * 2 * P (P / images) C          scores and their product with the values, all pairs of an image
 /// Norms, positions and pointwise work are left out. `config` must be resolved.
 [[nodiscard]] double vision_flops(const VisionConfig& config, const SampleShape& sample);
-/// Returns the activation bytes that a training pass keeps until its backward pass; `config` must be resolved.
-[[nodiscard]] double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
+/// Returns the first of these terms.
+[[nodiscard]] double patch_flops(const VisionConfig& config, const SampleShape& sample);
+/// Returns the activation bytes that a training pass keeps until its backward pass, with `recompute` layers to a group
+/// only a group's and the streams before the groups; `config` must be resolved.
+[[nodiscard]] double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision,
+                                  std::int64_t recompute = 0);
 /// Returns the bytes that a pass holds temporarily for a layer's values and gradients.
 [[nodiscard]] double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
 

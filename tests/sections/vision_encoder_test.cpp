@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "sections/state_io.hpp"
 #include "tests/sections/vision_images.hpp"
@@ -105,6 +106,37 @@ TEST_P(VisionPositions, only_entries_of_patches_that_were_there_learn) {  // VE-
     EXPECT_EQ(learning("row_embedding.weight"), (Rows{0, 1}));
     EXPECT_EQ(learning("column_embedding.weight"), (Rows{0, 1, 2}));
   }
+}
+
+TEST_P(VisionPositions, layers_that_are_computed_again_give_the_same_bits_with_less_kept) {  // DK-1, DK-2
+  const Batch batch = pictures.batch();
+  std::map<std::int64_t, std::vector<float>> gradients;
+  std::map<std::int64_t, std::size_t> kept;
+  std::map<std::int64_t, Cost> costs;
+  for (const std::int64_t group : {0, 1, 2}) {
+    SectionContext context = bench.context("vision", true);
+    context.recompute = group;
+    VisionEncoder section(context, {tiny_vision(GetParam()), {}});
+    randomise(section, 3);
+    std::ranges::fill(section.parameters().gradients(), 0.0f);
+    MicroBatch pass(bench, section, batch);
+    pictures.connect(pass);
+    pass.forward();
+    kept[group] = bench.arena.used_bytes();
+    std::vector<float> seed(static_cast<std::size_t>(pictures.rows() * 16));
+    for (std::size_t i = 0; i < seed.size(); ++i) seed[i] = static_cast<float>(i % 7) - 3;
+    pass.seed("features", Tensor(seed.data(), DType::f32, {pictures.rows(), 16}));
+    pass.backward();
+    gradients[group] = {section.parameters().gradients().begin(), section.parameters().gradients().end()};
+    costs[group] = section.cost({.patches = pictures.rows(), .images = 5});
+  }
+  for (const std::int64_t group : {1, 2}) {
+    EXPECT_EQ(gradients[group], gradients[0]) << group;
+    EXPECT_GT(costs[group].recomputed, costs[group].flops / 2);
+  }
+  EXPECT_LT(kept[1], kept[0]);
+  EXPECT_LT(costs[1].bytes, costs[0].bytes);
+  EXPECT_EQ(costs[0].recomputed, 0);
 }
 
 TEST_P(VisionPositions, a_picture_beyond_the_tables_is_refused_with_its_sample_and_size) {
