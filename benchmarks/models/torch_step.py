@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of training or distillation by transformers and PyTorch, fp32, on random tokens.
 
+--images TOKENS TARGETS  numbers of a sample with an image; the encoder is frozen (work images)
 --recompute  gradient checkpointing of every layer    --lora RANK  PEFT's LoRA on all linear layers but the output
 """
 import argparse
@@ -39,9 +40,33 @@ def loss_of(student, teacher, tokens, alpha):
     return alpha * divergence + (1 - alpha) * loss
 
 
+class ImageModel(torch.nn.Module):
+    """Returns the loss of a micro-batch; images and tokens are ready beforehand, which favours this program."""
+
+    def __init__(self, counts):
+        super().__init__()
+        from image_model import CONFIG
+        from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
+        self.model = SmolVLMForConditionalGeneration._from_config(SmolVLMConfig(**CONFIG), attn_implementation="sdpa",
+                                                                  dtype=torch.float32)
+        self.model.model.vision_model.requires_grad_(False)
+        self.counts = counts
+
+    def forward(self, samples):
+        from image_model import IMAGE_ROWS, IMAGE_TOKEN, SIDE
+        length, targets = self.counts
+        tokens = torch.randint(700, (samples, length))
+        tokens[:, 4:4 + IMAGE_ROWS] = IMAGE_TOKEN
+        labels = tokens.clone()
+        labels[:, :length - targets] = -100
+        pixels = torch.rand(samples, 1, 3, SIDE, SIDE) * 2 - 1
+        return self.model(input_ids=tokens, pixel_values=pixels, labels=labels, use_cache=False).loss
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", choices=("training", "distillation"), required=True)
+    parser.add_argument("--work", choices=("training", "distillation", "images"), required=True)
+    parser.add_argument("--images", type=int, nargs=2)
     for name in ("steps", "threads", "sequence", "micro-batch", "micro-batches"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--compile", action="store_true")
@@ -50,17 +75,25 @@ def main():
     settings = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(settings.threads)
-    student = adapted(model("135m").train(), settings)
+    student = ImageModel(settings.images).train() if settings.images else adapted(model("135m").train(), settings)
     teacher = model("360m").eval().requires_grad_(False) if settings.work == "distillation" else None
     trained = [p for p in student.parameters() if p.requires_grad]
     matrices, vectors = ([p for p in trained if (p.dim() == 2) == two] for two in (True, False))
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
                                   lr=3e-4, betas=(0.9, 0.95), fused=True)
-    run = torch.compile(loss_of) if settings.compile else loss_of
+    run = student if settings.images else loss_of
+    if settings.compile:
+        run = torch.compile(run)
+
+    def loss():
+        if settings.images:
+            return run(settings.micro_batch)
+        tokens = torch.randint(student.config.vocab_size, (settings.micro_batch, settings.sequence))
+        return run(student, teacher, tokens, 0.7)
+
     for step in range(settings.steps):
         for _ in range(settings.micro_batches):
-            tokens = torch.randint(student.config.vocab_size, (settings.micro_batch, settings.sequence))
-            (run(student, teacher, tokens, 0.7) / settings.micro_batches).backward()
+            (loss() / settings.micro_batches).backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -54,21 +54,26 @@ def random_bf16(shape, chosen):
     return bytes(content)
 
 
-def write_model(folder, config, seed=1):
-    """Writes config.json and model.safetensors, in bf16."""
+def write_tensors(file, found, seed=1):
+    """Writes a safetensors file with random_bf16() of {tensor: shape}."""
     chosen = random.Random(seed)
     header, begin = {"__metadata__": {"format": "pt"}}, 0
-    for tensor, shape in shapes(config).items():
+    for tensor, shape in found.items():
         end = begin + 2 * math.prod(shape)
         header[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": (begin, end)}
         begin = end
     text = json.dumps(header).encode()
+    with open(file, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text)
+        for shape in found.values():
+            out.write(random_bf16(shape, chosen))
+
+
+def write_model(folder, config, seed=1):
+    """Writes config.json and model.safetensors, in bf16."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    with open(folder / "model.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for shape in shapes(config).values():
-            file.write(random_bf16(shape, chosen))
+    write_tensors(folder / "model.safetensors", shapes(config), seed)
 
 
 def tensors(folder, file="model.safetensors"):
