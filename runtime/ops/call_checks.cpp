@@ -131,9 +131,17 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
     fail(op, "a head must hold the rotated columns",
          {{"head_size", shape.head_size}, {"the number of rotated columns", rotated}});
   }
-  if (static_cast<std::int64_t>(layout.positions.size()) < rows) {
-    fail(op, "the layout must have a position for each row",
-         {{"qkv", qkv}, {"the number of positions", static_cast<std::int64_t>(layout.positions.size())}});
+  if (static_cast<std::int64_t>(layout.positions.size()) < rows * layout.axes) {
+    fail(op, "the layout must have a position for each row and axis",
+         {{"qkv", qkv},
+          {"the number of axes", layout.axes},
+          {"the number of positions", static_cast<std::int64_t>(layout.positions.size())}});
+  }
+  const std::vector<std::uint8_t>& axis = options.rotary->axis;
+  const std::int64_t used = axis.empty() ? 0 : std::ranges::max(axis);
+  if ((!axis.empty() && axis.size() != options.rotary->inverse.size()) || used >= layout.axes) {
+    fail(op, "each rotated pair must have one of the layout's axes",
+         {{"the number of axes", layout.axes}, {"the number of pairs with an axis", std::ssize(axis)}});
   }
 }
 

@@ -337,7 +337,7 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
   if (options.rotary == nullptr) return;
   tape.ops().run(Rotary{.qkv = qkv,
                         .shape = shape,
-                        .positions = layout.positions,
+                        .positions = layout.positions.first(static_cast<std::size_t>(qkv.rows() * layout.axes)),
                         .frequencies = options.rotary.get(),
                         .direction = direction});
 }

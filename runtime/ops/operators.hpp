@@ -311,7 +311,7 @@ struct IndexAdd {
 struct Rotary {
   Tensor qkv{};  ///< (M, (H + 2G) D) act = [q | k | v]
   AttentionShape shape{};
-  std::span<const std::int32_t> positions{};       ///< (M)
+  std::span<const std::int32_t> positions{};       ///< (M, A)
   const RotaryFrequencies* frequencies = nullptr;  ///< host; 2 n <= D
   int direction = +1;                              ///< +1 rotates, -1 applies the transposed rotation (the gradient)
 };

@@ -225,13 +225,17 @@ struct AddRows final : OperatorCase {
 
 /// Two query heads, a key and a value head; the value head and the last columns of each head must not change.
 struct RotaryCase final : OperatorCase {
-  explicit RotaryCase(std::int64_t unrotated = 0, double scale = 1) : rest(unrotated), magnitude(scale) {}
+  explicit RotaryCase(std::int64_t unrotated = 0, double scale = 1, std::int64_t of_row = 1)
+      : rest(unrotated), magnitude(scale), axes(of_row) {}
   std::int64_t rest;
   double magnitude;
+  std::int64_t axes;  // pairs take them in turns
   static std::int64_t rotated(Size size) { return size.columns + size.columns % 2; }
   std::int64_t head_size(Size size) const { return rotated(size) + rest; }
-  static std::vector<std::int32_t> positions(Size size) { return EmbeddingCase::cycle(size, 7, 300); }
-  std::string name() const override { return rest == 0 ? "rotary" : "partial_rotary"; }
+  std::vector<std::int32_t> positions(Size size) const {
+    return EmbeddingCase::cycle({size.rows * axes, size.columns}, 7, 300);
+  }
+  std::string name() const override { return axes > 1 ? "axial_rotary" : rest == 0 ? "rotary" : "partial_rotary"; }
   std::vector<Operand> operands(Size size) const override {
     return {{"qkv", {size.rows, 4 * head_size(size)}, Storage::act}};
   }
@@ -240,11 +244,12 @@ struct RotaryCase final : OperatorCase {
     Values y = in[0];
     const auto head = count(1, head_size(size));
     const auto half = count(1, rotated(size) / 2);
+    const std::vector<std::int32_t> places = positions(size);
     for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
       for (std::size_t h = 0; h < 3; ++h) {
         for (std::size_t i = 0; i < half; ++i) {
-          const double angle =
-              positions(size)[row] * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
+          const std::size_t place = row * count(axes, 1) + i % count(axes, 1);
+          const double angle = places[place] * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
           const std::size_t at = (row * 4 + h) * head + i;
           y[at] = magnitude * (in[0][at] * std::cos(angle) - in[0][at + half] * std::sin(angle));
           y[at + half] = magnitude * (in[0][at + half] * std::cos(angle) + in[0][at] * std::sin(angle));
@@ -254,7 +259,10 @@ struct RotaryCase final : OperatorCase {
     return y;
   }
   void rotate(const Call& c, const Tensor& from, const Tensor& to, int direction) const {
-    const RotaryFrequencies angles = frequencies(10000, rotated(c.size), magnitude);
+    RotaryFrequencies angles = frequencies(10000, rotated(c.size), magnitude);
+    for (std::size_t pair = 0; axes > 1 && pair < angles.inverse.size(); ++pair) {
+      angles.axis.push_back(static_cast<std::uint8_t>(pair % count(axes, 1)));
+    }
     c.ops.run(Cast{.from = from, .to = to});
     c.ops.run(Rotary{.qkv = to,
                      .shape = {.heads = 2, .kv_heads = 1, .head_size = head_size(c.size)},
@@ -271,13 +279,14 @@ struct RotaryCase final : OperatorCase {
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
   std::vector<std::shared_ptr<const OperatorCase>> cases = norm_cases();
   std::ranges::move(author_cases(), std::back_inserter(cases));
-  cases.insert(cases.end(),
-               {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),
-                std::make_shared<GeluCase>(GeluKind::erf), std::make_shared<GeluCase>(GeluKind::quick),
-                std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu),
-                std::make_shared<AddCase>(), std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5),
-                std::make_shared<EmbeddingWithGaps>(), std::make_shared<SelectRows>(), std::make_shared<AddRows>(),
-                std::make_shared<RotaryCase>(), std::make_shared<RotaryCase>(5, 0.75)});
+  cases.insert(
+      cases.end(),
+      {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),
+       std::make_shared<GeluCase>(GeluKind::erf), std::make_shared<GeluCase>(GeluKind::quick),
+       std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu), std::make_shared<AddCase>(),
+       std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5), std::make_shared<EmbeddingWithGaps>(),
+       std::make_shared<SelectRows>(), std::make_shared<AddRows>(), std::make_shared<RotaryCase>(),
+       std::make_shared<RotaryCase>(5, 0.75), std::make_shared<RotaryCase>(3, 1.25, 3)});
   return cases;
 }
 

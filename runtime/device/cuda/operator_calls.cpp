@@ -51,6 +51,7 @@ void OperatorPass::write(const T& member) {
     if (member != nullptr) write(plain(*member));
   } else if constexpr (std::is_same_v<T, const RotaryFrequencies*>) {
     write_contents(std::as_bytes(std::span(member->inverse)));
+    write_contents(std::as_bytes(std::span(member->axis)));
     write(member->magnitude);
   } else if constexpr (std::is_same_v<T, SequenceLayout>) {
     write_contents(std::as_bytes(member.offsets));

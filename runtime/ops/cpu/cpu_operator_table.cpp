@@ -265,19 +265,23 @@ void CpuOperatorTable::run(const Rotary& op) const {
   const AttentionShape& shape = op.shape;
   const auto half = static_cast<std::int64_t>(op.frequencies->inverse.size());
   assert(2 * half <= shape.head_size && op.qkv.columns() == shape.qkv_columns());
-  assert(static_cast<std::int64_t>(op.positions.size()) >= op.qkv.rows());
   assert(op.direction == 1 || op.direction == -1);
-  if (op.qkv.rows() == 0) return;
-  const auto used = op.positions.first(static_cast<std::size_t>(op.qkv.rows()));
-  const std::int64_t last = *std::max_element(used.begin(), used.end());
+  const std::int64_t rows = op.qkv.rows();
+  if (rows == 0) return;
+  const auto positions = static_cast<std::int64_t>(op.positions.size());
+  const std::vector<std::uint8_t>& axis = op.frequencies->axis;
+  assert(positions >= rows && positions % rows == 0 && (axis.empty() || std::ssize(axis) == half));
+  const std::int64_t last = *std::ranges::max_element(op.positions);
   const auto angles = rotary_.angles(*op.frequencies, last + 1);
   rotary_kernels(isa_).rotate({.qkv = out(op.qkv),
-                               .rows = op.qkv.rows(),
+                               .rows = rows,
                                .stride = op.qkv.columns(),
                                .heads = shape.heads + shape.kv_heads,
                                .head_size = shape.head_size,
                                .half = half,
-                               .positions = used.data(),
+                               .positions = op.positions.data(),
+                               .axes = positions / rows,
+                               .axis = axis.empty() ? nullptr : axis.data(),
                                .cosines = angles->cosines.data(),
                                .sines = angles->sines.data(),
                                .direction = static_cast<float>(op.direction)});

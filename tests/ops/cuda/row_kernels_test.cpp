@@ -173,16 +173,21 @@ TEST_F(RowKernels, rotation_and_its_gradient) {
     std::int64_t head_size;
     std::int64_t rotated;  // rotated columns of a head
     double magnitude;
+    std::int64_t axes = 1;
   };
-  for (const Case& c : {Case{1, 1, 2, 2, 1}, Case{4, 2, 16, 16, 1.25}, Case{3, 1, 10, 4, 1}, Case{8, 2, 64, 64, 1},
-                        Case{2, 1, 64, 16, 0.5}, Case{1, 1, 256, 256, 1}, Case{1, 1, 16, 0, 1}}) {
+  for (const Case& c : {Case{1, 1, 2, 2, 1}, Case{2, 1, 128, 128, 1, 3}, Case{3, 3, 10, 8, 1.5, 2},
+                        Case{4, 2, 16, 16, 1.25}, Case{3, 1, 10, 4, 1}, Case{8, 2, 64, 64, 1}, Case{2, 1, 64, 16, 0.5},
+                        Case{1, 1, 256, 256, 1}, Case{1, 1, 16, 0, 1}}) {
     const AttentionShape shape{c.heads, c.kv_heads, c.head_size, true};
-    const RotaryFrequencies frequencies = testing::frequencies(10000, c.rotated, c.magnitude);
+    RotaryFrequencies frequencies = testing::frequencies(10000, c.rotated, c.magnitude);
+    for (std::int64_t pair = 0; c.axes > 1 && pair < c.rotated / 2; ++pair) {
+      frequencies.axis.push_back(static_cast<std::uint8_t>(pair % c.axes));
+    }
     for (const std::int64_t rows : odd_rows) {
       for (const DType act : both_types) {
         for (const int direction : {1, -1}) {
           const OwnedTensor qkv = random(act, {rows, shape.qkv_columns()});
-          const OwnedTensor positions = random_ids(rows, 0, 5000);
+          const OwnedTensor positions = random_ids(rows * c.axes, 0, 5000);
           const Rotary call{upload(qkv), shape, span_of(upload(positions)), &frequencies, direction};
           reference_.run(Rotary{.qkv = qkv,
                                 .shape = shape,

@@ -13,10 +13,12 @@ struct RotaryCall {
   std::int64_t heads;             ///< heads to rotate, from column 0 on
   std::int64_t head_size;         ///< D
   std::int64_t half;              ///< n: the first 2 n columns of a head are rotated
-  const std::int32_t* positions;  ///< (rows)
-  const float* cosines;           ///< (positions, n)
-  const float* sines;             ///< (positions, n)
-  float direction;                ///< +1, or -1 for the transposed rotation
+  const std::int32_t* positions;  ///< (rows, axes)
+  std::int64_t axes;
+  const std::uint8_t* axis;  ///< (n): axis of each pair; null: the first
+  const float* cosines;      ///< (positions, n)
+  const float* sines;        ///< (positions, n)
+  float direction;           ///< +1, or -1 for the transposed rotation
 };
 
 struct RotaryKernels {

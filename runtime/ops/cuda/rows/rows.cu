@@ -88,10 +88,18 @@ void rotary(const Launch& at, const Rotary& op) {
   const Workspace::Scope scope(*at.workspace);
   auto* cosines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * pairs));
   auto* sines = at.workspace->take_array<float>(static_cast<std::size_t>(rows * pairs));
-  RotaryAngleRows angles{
-      op.positions.data(),     cosines, sines, op.frequencies->magnitude, static_cast<double>(op.direction),
-      static_cast<int>(pairs), {}};
+  const auto positions = static_cast<std::int64_t>(op.positions.size());
+  assert(positions >= rows && positions % rows == 0);
+  RotaryAngleRows angles{op.positions.data(),
+                         static_cast<int>(positions / rows),
+                         cosines,
+                         sines,
+                         op.frequencies->magnitude,
+                         static_cast<double>(op.direction),
+                         static_cast<int>(pairs),
+                         {}};
   std::ranges::copy(inverse, angles.angles.inverse);
+  std::ranges::copy(op.frequencies->axis, angles.angles.axis);
   launch_rows(at, "rotary_angles", rows, pairs, angles);
   const bool packed = pairs % flat_width == 0 && packs_fit(qkv, shape.head_size, flat_width);
   with_type(qkv.dtype(), [&](auto type) {

@@ -76,11 +76,13 @@ inline constexpr int most_rotary_pairs = 128;  ///< rotated pairs per head
 /// Frequencies as a kernel argument, so that a recorded launch keeps a copy.
 struct RotaryAngles {
   double inverse[most_rotary_pairs];
+  std::uint8_t axis[most_rotary_pairs];
 };
 
 /// Computes cosines and sines of p inverse[i] in f64, rounded once; an item is a value of i.
 struct RotaryAngleRows {
-  const std::int32_t* positions;
+  const std::int32_t* positions;  // (M, axes)
+  int axes;
   float* cosines;  // (M, pairs), times the magnitude
   float* sines;    // (M, pairs), times magnitude and direction
   double magnitude;
@@ -89,7 +91,7 @@ struct RotaryAngleRows {
   RotaryAngles angles;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const double angle = static_cast<double>(positions[row]) * angles.inverse[item];
+    const double angle = static_cast<double>(positions[row * axes + angles.axis[item]]) * angles.inverse[item];
     cosines[row * pairs + item] = static_cast<float>(magnitude * std::cos(angle));
     sines[row * pairs + item] = static_cast<float>(direction * magnitude * std::sin(angle));
   }
