@@ -68,8 +68,8 @@ class SafetensorsFile {
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return entries_.contains(name); }
   /// Returns a tensor. An F16 tensor is converted to f32 (exact), in memory that this object holds from the first call
-  /// on. Errors: not_found with the nearest name; invalid_argument for a dtype (F64, BOOL, ...) or rank (over 4) that
-  /// this program does not support.
+  /// on. Of more than four dimensions the inner ones are folded: (C, 3, 2, p, p) becomes (C, 3, 2, p p). Errors:
+  /// not_found with the nearest name; invalid_argument for a dtype (F64, BOOL, ...) that this program does not support.
   [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
   /// Returns the tensor's shape and dtype as tensor() does, but without memory and without reading data. Errors as
   /// tensor().

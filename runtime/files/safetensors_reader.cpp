@@ -220,11 +220,13 @@ Result<ConstTensor> SafetensorsFile::described(const std::string& name, const En
     return Error{ErrorCode::invalid_argument,
                  where + " is " + entry.dtype + "; weights can be F32, BF16 or F16: convert the file"};
   }
-  if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank)) {
-    return Error{ErrorCode::invalid_argument,
-                 where + " has " + std::to_string(entry.shape.size()) + " dimensions; at most 4 can be used"};
+  std::vector<std::int64_t> sizes = entry.shape;
+  while (sizes.size() > static_cast<std::size_t>(Shape::max_rank)) {
+    const std::int64_t innermost = sizes.back();
+    sizes.pop_back();
+    sizes.back() *= innermost;
   }
-  return ConstTensor(nullptr, *known->dtype, Shape::of(entry.shape));
+  return ConstTensor(nullptr, *known->dtype, Shape::of(sizes));
 }
 
 Result<ConstTensor> SafetensorsFile::tensor(std::string_view name) const {
