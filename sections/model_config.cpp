@@ -51,6 +51,12 @@ std::string text(const RotaryScaling& scaling) {
   return out.str();
 }
 
+std::string text(const std::vector<std::int64_t>& layers) {
+  std::string out;
+  for (const std::int64_t layer : layers) out += (out.empty() ? "" : ", ") + std::to_string(layer);
+  return out.empty() ? "none" : out;
+}
+
 std::string text(const std::vector<LayerAttention>& layers) {
   std::string out;
   for (const LayerAttention& layer : layers) {
@@ -97,7 +103,8 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
     return Setting{key, text(ours.*member), text(stored.*member)};
   };
   const auto tables = [](const VisionConfig& config) {
-    return config.positions == PatchPositions::grid ? "2d" : "learned";
+    constexpr const char* names[] = {"learned", "2d", "interpolated", "none"};
+    return names[static_cast<std::size_t>(config.positions)];
   };
   std::vector<Setting> all = {
       setting("num_hidden_layers", &VisionConfig::layers),  setting("hidden_size", &VisionConfig::width),
@@ -110,9 +117,17 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
   all.push_back(setting("norm after the layers", &VisionConfig::last_norm));
   all.push_back(setting("bias of patches", &VisionConfig::patch_bias));
   all.push_back({"number of layers that are run", text(ours.run_layers()), text(stored.run_layers())});
+  all.push_back(setting("RMS norms", &VisionConfig::rms_norm));
+  all.push_back(setting("gated networks", &VisionConfig::gated));
+  all.push_back(setting("fused query, key and value", &VisionConfig::fused_qkv));
+  all.push_back(setting("rope_theta", &VisionConfig::rope_theta));
+  all.push_back(setting("temporal_patch_size", &VisionConfig::times));
+  all.push_back(setting("patches along a window", &VisionConfig::window));
+  all.push_back(setting("layers without windows", &VisionConfig::full_layers));
+  all.push_back(setting("layers that are tapped", &VisionConfig::taps));
   if (ours.positions == PatchPositions::grid) {
     all.push_back(setting("max_grid", &VisionConfig::max_grid));
-  } else {
+  } else if (ours.positions != PatchPositions::none) {
     all.push_back(setting("(image_size / patch_size)^2", &VisionConfig::max_patches));
   }
   return all;
@@ -135,6 +150,14 @@ std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig
   setting("number of products", &ProjectorConfig::products);
   setting("rows of a tile with a class row", &ProjectorConfig::tile_rows);
   setting("image_newline", &ProjectorConfig::newline);
+  setting("columns between the products", &ProjectorConfig::hidden);
+  const auto norm = [](const ProjectorConfig& config) {
+    constexpr const char* names[] = {"none", "before the join", "after the join"};
+    return names[static_cast<std::size_t>(config.norm)];
+  };
+  all.push_back({"norm", norm(ours), norm(stored)});
+  setting("RMS norm", &ProjectorConfig::rms_norm);
+  setting("number of taps", &ProjectorConfig::taps);
   return all;
 }
 

@@ -48,6 +48,10 @@ class ParameterBuilder {
   Affine layer_norm(const std::string& name, std::int64_t size) {
     return {&stored(vector(name + ".weight", size, 1.0f)), &stored(vector(name + ".bias", size, 0.0f))};
   }
+  /// Adds name.weight = 1, stored.
+  Affine rms_norm(const std::string& name, std::int64_t size, ParameterSlice slice = {}) {
+    return {&stored(vector(name + ".weight", size, 1.0f, std::move(slice)))};
+  }
   /// Adds rows (n, C) with normal initial values and without weight decay, stored as vectors (C), one a name.
   Parameter& vectors(const std::vector<std::string>& names, std::int64_t columns, double deviation) {
     const auto count = static_cast<std::int64_t>(names.size());

@@ -85,7 +85,7 @@ template <class Body>
 /// Returns the stream after layers [0, layers), of which `run(first, end, x)` runs some. With `group` above 0 the
 /// backward pass computes so many layers at a time again, and `run` is as `body` of recomputed().
 template <class Run>
-[[nodiscard]] Stream stacked(Tape& tape, Stream x, std::size_t layers, std::int64_t group, Run run) {
+[[nodiscard]] Stream through_layers(Tape& tape, Stream x, std::size_t layers, std::int64_t group, Run run) {
   if (group == 0 || !tape.recording()) return run(0, layers, std::move(x));
   for (std::size_t first = 0; first < layers;) {
     const std::size_t end = std::min(first + static_cast<std::size_t>(group), layers);

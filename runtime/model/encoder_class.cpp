@@ -79,6 +79,21 @@ void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionC
   config.columns = side;
 }
 
+std::vector<std::int64_t> read_layers(const HfKeys& keys, std::string_view key, std::int64_t layers,
+                                      std::vector<std::int64_t> absent) {
+  const JsonValue list = keys.find(key);
+  if (!list) {
+    std::erase_if(absent, [&](std::int64_t layer) { return layer >= layers; });
+    return absent;
+  }
+  std::vector<std::int64_t> found;
+  for (const JsonValue& layer : list.items()) {
+    found.push_back(layer.whole_number(0, layers - 1));
+    if (found.size() > 1 && found.back() <= found[found.size() - 2]) layer.refuse("is not above the layer before it");
+  }
+  return found;
+}
+
 void refuse_unknown_encoder_keys(const HfKeys& keys) {
   keys.refuse_unknown(has_no_effect);
 }

@@ -3,8 +3,9 @@
 // sources of runtime/model.
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "runtime/model/hf_keys.hpp"
 #include "runtime/model/hf_vision_config.hpp"
@@ -38,6 +39,10 @@ void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionC
 /// Refuses the first key that was not read. Keys that do not change an encoder's features may be unread.
 void refuse_unknown_encoder_keys(const HfKeys& keys);
 
+/// Reads a list of some of an encoder's layers, ascending from 0 on; absent: `absent`.
+[[nodiscard]] std::vector<std::int64_t> read_layers(const HfKeys& keys, std::string_view key, std::int64_t layers,
+                                                    std::vector<std::int64_t> absent = {});
 /// Reads a GELU under one of its names. Throws JobError for another activation.
 [[nodiscard]] GeluKind read_gelu(const HfKeys& keys, std::string_view key, GeluKind absent);
+
 }  // namespace maestro

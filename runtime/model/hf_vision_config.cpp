@@ -2,7 +2,9 @@
 #include "runtime/model/hf_vision_config.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <span>
 
 #include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_config.hpp"
@@ -16,9 +18,20 @@ namespace {
 constexpr const char* own_encoder = "maestro_vision";
 constexpr const char* own_projector = "maestro_projector";
 
+constexpr std::array<std::string_view, 4> position_names{"learned", "2d", "interpolated", "none"};
+constexpr std::array<std::string_view, 3> norm_names{"none", "before_join", "after_join"};
+
+/// Returns the value whose name a key holds; the first if it is absent.
+template <class Enum>
+Enum read_name(const HfKeys& keys, std::string_view key, std::span<const std::string_view> names) {
+  keys.require_text(key, names.front(), {names.begin(), names.end()});
+  const std::string name = keys.find(key).text(std::string(names.front()));
+  return static_cast<Enum>(std::ranges::find(names, name) - names.begin());
+}
+
 void read_positions(const HfKeys& keys, VisionConfig& config) {
-  keys.require_text("position_tables", "learned", {"learned", "2d"});
-  config.positions = keys.find("position_tables").json() == "2d" ? PatchPositions::grid : PatchPositions::learned;
+  config.positions = read_name<PatchPositions>(keys, "position_tables", position_names);
+  if (config.positions == PatchPositions::none) return;
   if (config.positions == PatchPositions::grid) {
     config.max_grid = keys.size("max_grid");
     return;
@@ -37,6 +50,14 @@ VisionConfig encoder_of(const HfKeys& keys) {
     config.patch_bias = keys.flag("patch_bias", true);
     config.layers_run = keys.size("layers_run", 0, 0, config.layers);
     config.whole_tiles = keys.flag("whole_tiles", false);
+    config.rms_norm = keys.flag("rms_norm", false);
+    config.gated = keys.flag("gated", false);
+    config.fused_qkv = keys.flag("fused_qkv", false);
+    if (keys.find("rope_theta")) config.rope_theta = keys.positive("rope_theta", 0);
+    config.times = keys.size("times", 1);
+    config.window = keys.size("window", 0, 0);
+    config.full_layers = read_layers(keys, "full_layers", config.layers);
+    config.taps = read_layers(keys, "taps", config.layers);
   }
   read_positions(keys, config);
   refuse_unknown_encoder_keys(keys);
@@ -70,6 +91,11 @@ ProjectorConfig projector_of(const HfKeys& keys) {
   config.products = keys.size("products", 2, 1, 2);
   config.tile_rows = keys.size("tile_rows", 0, 0);
   config.newline = keys.flag("newline", false);
+  config.hidden = keys.size("hidden", 0, 0);
+  config.norm = read_name<FeatureNorm>(keys, "norm", norm_names);
+  config.rms_norm = keys.flag("rms_norm", false);
+  config.norm_epsilon = keys.positive("norm_epsilon", config.norm_epsilon);
+  config.taps = keys.size("taps", 0, 0, most_layers);
   keys.refuse_unknown([](std::string_view key) {
     return ignored_hf_key(key) || key == "vision_config" || key == "text_config" || key == "tie_word_embeddings";
   });
@@ -112,11 +138,34 @@ Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& pa
   return found ? parse_hf_projector_config(found->text, found->file) : found.error();
 }
 
+namespace {
+
+/// Returns whether all but the positions is as in a SigLIP.
+bool is_usual(const VisionConfig& config) {
+  VisionConfig usual;
+  usual.layers = config.layers;
+  usual.width = config.width;
+  usual.heads = config.heads;
+  usual.ffn = config.ffn;
+  usual.patch = config.patch;
+  usual.positions = config.positions;
+  usual.max_patches = config.max_patches;
+  usual.columns = config.columns;
+  usual.stored = config.stored;
+  usual.max_grid = config.max_grid;
+  usual.norm_epsilon = config.norm_epsilon;
+  usual.init_std = config.init_std;
+  usual.activation = config.activation;
+  usual.layers_run = config.layers_run == config.layers ? config.layers : 0;
+  return usual == config;
+}
+
+}  // namespace
+
 std::string hf_vision_config_text(const VisionConfig& config) {
-  const bool grid = config.positions == PatchPositions::grid;
-  const bool square = !grid && config.columns > 0 && config.columns * config.columns == config.max_patches;
-  const bool usual = !config.class_row && !config.pre_norm && config.last_norm && config.patch_bias &&
-                     config.run_layers() == config.layers && !config.whole_tiles;
+  const bool table = config.positions == PatchPositions::learned;
+  const bool square = table && config.columns > 0 && config.columns * config.columns == config.max_patches;
+  const bool usual = is_usual(config);
   const bool siglip = square && usual;
   nlohmann::ordered_json out;
   if (siglip) out["architectures"] = {"SiglipVisionModel"};
@@ -139,13 +188,21 @@ std::string hf_vision_config_text(const VisionConfig& config) {
     out["patch_bias"] = config.patch_bias;
     out["layers_run"] = config.layers_run;
     out["whole_tiles"] = config.whole_tiles;
+    out["rms_norm"] = config.rms_norm;
+    out["gated"] = config.gated;
+    out["fused_qkv"] = config.fused_qkv;
+    if (config.rope_theta > 0) out["rope_theta"] = config.rope_theta;
+    out["times"] = config.times;
+    out["window"] = config.window;
+    out["full_layers"] = config.full_layers;
+    out["taps"] = config.taps;
   }
-  if (grid) {
-    out["position_tables"] = "2d";
+  if (!table) out["position_tables"] = position_names[static_cast<std::size_t>(config.positions)];
+  if (config.positions == PatchPositions::grid) {
     out["max_grid"] = config.max_grid;
   } else if (siglip) {
     out["image_size"] = config.columns * config.patch;
-  } else {
+  } else if (config.positions != PatchPositions::none) {
     out["max_patches"] = config.max_patches;
     if (config.columns > 0) out["table_columns"] = config.columns;
   }
@@ -164,6 +221,13 @@ std::string hf_projector_config_text(const ProjectorConfig& config) {
   if (config.products != usual.products) out["products"] = config.products;
   if (config.tile_rows != usual.tile_rows) out["tile_rows"] = config.tile_rows;
   if (config.newline) out["newline"] = true;
+  if (config.hidden != usual.hidden) out["hidden"] = config.hidden;
+  if (config.norm != usual.norm) {
+    out["norm"] = norm_names[static_cast<std::size_t>(config.norm)];
+    out["rms_norm"] = config.rms_norm;
+    out["norm_epsilon"] = config.norm_epsilon;
+  }
+  if (config.taps != usual.taps) out["taps"] = config.taps;
   out["vision_config"] = {{"hidden_size", config.vision_width}};
   out["text_config"] = {{"hidden_size", config.width}};
   return out.dump(2) + "\n";

@@ -6,10 +6,12 @@
 //   hidden_act.
 // maestro_vision: the same keys for all other encoders, so that no other program mistakes them for a SigLIP:
 //   position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the table has a
-//   fixed number of columns; class_row, pre_norm, last_norm, patch_bias, layers_run, whole_tiles. Positions are also
-//   read from siglip_vision_model, as earlier versions wrote it.
-// maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline. Earlier
-//   versions wrote it as a llava with a vision_config that lacks model_type.
+//   fixed number of columns; "interpolated", or "none"; class_row, pre_norm, last_norm, patch_bias, layers_run,
+//   whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps. Positions are also read from
+//   siglip_vision_model, as earlier versions wrote it.
+// maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline, hidden,
+//   norm, rms_norm, norm_epsilon, taps. Earlier versions wrote it as a llava with a vision_config that lacks
+//   model_type.
 // Both parts are also read from the config.json of a vision-language model (vision_part.hpp).
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/gelu_kind.hpp"
 #include "runtime/core/result.hpp"
@@ -25,11 +28,13 @@ namespace maestro {
 
 /// A vision encoder's encoding of patch positions.
 enum class PatchPositions : std::uint8_t {
-  learned,  ///< a table with an entry per position, as in SigLIP (Zhai et al. 2023)
-  grid      ///< "2d": the sum of a row table and a column table, as in NaViT (Dehghani et al. 2023, section 2.1)
+  learned,       ///< a table with an entry per position, as in SigLIP (Zhai et al. 2023)
+  grid,          ///< "2d": the sum of a row table and a column table, as in NaViT (Dehghani et al. 2023, section 2.1)
+  interpolated,  ///< a table stretched over each image: bilinear, with its corners at the image's corners
+  none           ///< no table
 };
 
-/// Shape of a vision transformer: layer norm before each branch, biases, attention within each tile.
+/// Shape of a vision transformer: norm before each branch, biases, attention within each tile.
 struct VisionConfig {
   std::int64_t layers = 6;
   std::int64_t width = 256;
@@ -37,8 +42,8 @@ struct VisionConfig {
   std::int64_t ffn = 0;    ///< columns of the feed-forward network; 0: 4 x width
   std::int64_t patch = 8;  ///< side of a patch, pixels
   PatchPositions positions = PatchPositions::learned;
-  std::int64_t max_patches = 0;  ///< patches per image for learned positions; 0: fits the data
-  std::int64_t columns = 0;      ///< columns of the learned table's grid; 0: each image's columns
+  std::int64_t max_patches = 0;  ///< entries of the learned or interpolated table; 0: fits the data
+  std::int64_t columns = 0;      ///< columns of this table's grid; 0: each image's columns
   bool stored = false;           ///< read from a file: the tables' sizes are fixed
   std::int64_t max_grid = 128;   ///< limit of patch rows and of patch columns in an image, for "2d" positions
   double norm_epsilon = 1e-6;
@@ -50,10 +55,27 @@ struct VisionConfig {
   bool patch_bias = true;       ///< a bias in the product of patches
   std::int64_t layers_run = 0;  ///< layers that the features need; 0: all
   bool whole_tiles = false;     ///< every tile has the learned table's grid
+  bool rms_norm = false;        ///< RMS norms; false: layer norms
+  bool gated = false;           ///< SwiGLU networks (Shazeer 2020); false: `activation` between two products
+  bool fused_qkv = false;       ///< query, key and value are stored as one tensor
+  double rope_theta =
+      0;  ///< query and key turn: half of the pairs by a patch's row, half by its column; 0: they do not
+  std::int64_t times = 1;   ///< frames that an image stands for: the product of patches counts each pixel this often
+  std::int64_t window = 0;  ///< side of the windows that attention is limited to, patches; 0: none
+  std::vector<std::int64_t> full_layers{};  ///< layers without windows, from 0 on
+  std::vector<std::int64_t> taps{};         ///< layers whose results are features, too, ascending from 0 on
 
   /// Returns the number of layers that are computed.
   [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }
+  /// Returns the number of matrices in a feed-forward network.
+  [[nodiscard]] std::int64_t ffn_matrices() const { return gated ? 3 : 2; }
   bool operator==(const VisionConfig&) const = default;
+};
+
+enum class FeatureNorm : std::uint8_t {
+  none,
+  before_join,  ///< over each feature
+  after_join    ///< over the features that become one row
 };
 
 /// A projector from vision features to a decoder's width: linear, GELU, linear, as LLaVA 1.5 (Liu et al. 2023), or a
@@ -68,6 +90,11 @@ struct ProjectorConfig {
   bool biases = true;
   std::int64_t tile_rows = 0;  ///< rows of a tile if the first, its class row, is dropped; 0: all rows are used
   bool newline = false;        ///< a learned row ends each row of an image's grid (LLaVA-OneVision)
+  std::int64_t hidden = 0;     ///< columns between two products; 0: `width`
+  FeatureNorm norm = FeatureNorm::none;  ///< norm before the products
+  bool rms_norm = false;                 ///< it is an RMS norm; false: a layer norm
+  double norm_epsilon = 1e-6;
+  std::int64_t taps = 0;  ///< projectors with a norm after_join of their own, for the features after some layers
 
   bool operator==(const ProjectorConfig&) const = default;
 };

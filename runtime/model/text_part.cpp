@@ -37,17 +37,37 @@ constexpr Prefix of_llava[] = {{"language_model.model.", text, "model."},
                                {"image_newline", projector, "image_newline"},
                                {"model.image_newline", projector, "image_newline"}};
 constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
-                              {"model.visual.merger.", projector, "merger."},
-                              {"model.visual.deepstack_merger_list.", projector, "deepstack_merger_list."},
-                              {"model.visual.", vision, "visual."},
-                              {"visual.merger.", projector, "merger."},
-                              {"visual.", vision, "visual."},
+                              {"model.visual.merger.", projector, "multi_modal_projector."},
+                              {"model.visual.deepstack_merger_list.", projector, "multi_modal_projector.taps."},
+                              {"model.visual.", vision, "vision_model."},
+                              {"visual.merger.", projector, "multi_modal_projector."},
+                              {"visual.deepstack_merger_list.", projector, "multi_modal_projector.taps."},
+                              {"visual.", vision, "vision_model."},
                               {"lm_head.", text, "lm_head."},
                               {"model.", text, "model."}};
 constexpr Prefix of_idefics[] = {{"model.text_model.", text, "model."},
                                  {"model.vision_model.", vision, "vision_model."},
                                  {"model.connector.", projector, "connector."},
                                  {"lm_head.", text, "lm_head."}};
+
+/// A piece of a stored name in a part that sees images, and its replacement.
+struct Piece {
+  std::string_view stored, own;
+};
+
+// The first piece that matches counts, for the start of the rest of a name.
+constexpr Piece pieces_of_qwen[] = {{"patch_embed.proj.", "embeddings.patch_embedding."},
+                                    {"pos_embed.", "embeddings.position_embedding."},
+                                    {"blocks.", "encoder.layers."},
+                                    {"norm1.", "layer_norm1."},
+                                    {"norm2.", "layer_norm2."},
+                                    {"attn.qkv.", "self_attn.qkv_proj."},
+                                    {"attn.proj.", "self_attn.out_proj."},
+                                    {"mlp.linear_fc", "mlp.fc"},
+                                    {"ln_q.", "norm."},
+                                    {"mlp.0.", "linear_1."},
+                                    {"mlp.2.", "linear_2."},
+                                    {"linear_fc", "linear_"}};
 
 /// A vision-language model of transformers.
 struct Whole {
@@ -57,6 +77,7 @@ struct Whole {
   bool tied = false;          ///< default of tie_word_embeddings
   bool ties_by_text = false;  ///< text_config's tie_word_embeddings counts, too
   bool flat = false;          ///< old files have text_config's keys at the root
+  std::span<const Piece> pieces = {};
 };
 constexpr Whole wholes[] = {
     {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
@@ -64,9 +85,14 @@ constexpr Whole wholes[] = {
     {.type = "internvl", .text_type = "qwen2", .names = of_llava, .tied = true},
     {.type = "gemma3", .text_type = "gemma3_text", .names = of_llava, .tied = true},
     {.type = "paligemma", .text_type = "gemma", .names = of_llava, .tied = true},
-    {.type = "qwen2_vl", .text_type = "qwen2_vl_text", .names = of_qwen, .ties_by_text = true, .flat = true},
-    {.type = "qwen2_5_vl", .text_type = "qwen2_5_vl_text", .names = of_qwen, .flat = true},
-    {.type = "qwen3_vl", .text_type = "qwen3_vl_text", .names = of_qwen},
+    {.type = "qwen2_vl",
+     .text_type = "qwen2_vl_text",
+     .names = of_qwen,
+     .ties_by_text = true,
+     .flat = true,
+     .pieces = pieces_of_qwen},
+    {.type = "qwen2_5_vl", .text_type = "qwen2_5_vl_text", .names = of_qwen, .flat = true, .pieces = pieces_of_qwen},
+    {.type = "qwen3_vl", .text_type = "qwen3_vl_text", .names = of_qwen, .pieces = pieces_of_qwen},
     {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
     {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
 
@@ -213,6 +239,18 @@ std::string text_config_of(const HfKeys& root, const Whole& whole) {
   return out.dump(2) + "\n";
 }
 
+/// Appends a name with its pieces replaced: at its start and after each dot.
+void append_renamed(std::string_view rest, std::span<const Piece> pieces, PartName& to) {
+  while (!rest.empty()) {
+    const auto piece = std::ranges::find_if(pieces, [&](const Piece& each) { return rest.starts_with(each.stored); });
+    const bool found = piece != pieces.end();
+    const std::size_t dot = rest.find('.');
+    const std::size_t taken = found ? piece->stored.size() : dot == rest.npos ? rest.size() : dot + 1;
+    to.name += found ? piece->own : rest.substr(0, taken);
+    rest.remove_prefix(taken);
+  }
+}
+
 }  // namespace
 
 bool has_text_part(std::string_view model_type) {
@@ -232,7 +270,10 @@ std::optional<PartName> part_name(std::string_view model_type, std::string_view 
   if (whole == nullptr) return std::nullopt;
   for (const Prefix& prefix : whole->names) {
     if (!stored.starts_with(prefix.stored)) continue;
-    return PartName{prefix.part, std::string(prefix.own) + std::string(stored.substr(prefix.stored.size()))};
+    PartName found{prefix.part, std::string(prefix.own)};
+    const std::string_view rest = stored.substr(prefix.stored.size());
+    append_renamed(rest, prefix.part == text ? std::span<const Piece>() : whole->pieces, found);
+    return found;
   }
   return std::nullopt;
 }

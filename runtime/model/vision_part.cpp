@@ -7,6 +7,7 @@
 
 #include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_keys.hpp"
+#include "runtime/model/native_encoder.hpp"
 #include "runtime/model/text_part.hpp"
 
 namespace maestro {
@@ -22,8 +23,9 @@ struct Family {
   bool fits = false;             ///< images are fitted into canvases
   std::string_view image_token;  ///< key
   std::int64_t image_token_id = 0;
-  EncoderClass encoder;  ///< class of a vision_config without model_type
-  EncoderClass absent;   ///< defaults if vision_config is absent
+  EncoderClass encoder;                   ///< class of a vision_config without model_type
+  EncoderClass absent;                    ///< defaults if vision_config is absent
+  const NativeEncoder* native = nullptr;  ///< class of an encoder for images of any size; null: `encoder` counts
 };
 
 constexpr EncoderClass with_sizes(EncoderClass of, std::int64_t layers, std::int64_t width, std::int64_t ffn,
@@ -35,6 +37,15 @@ constexpr EncoderClass with_sizes(EncoderClass of, std::int64_t layers, std::int
   of.image = image;
   of.patch = 14;
   return of;
+}
+
+constexpr Family native_family(std::string_view type, const NativeEncoder& encoder) {
+  return {.type = type,
+          .image_token = "image_token_id",
+          .image_token_id = 151655,
+          .encoder = {},
+          .absent = {},
+          .native = &encoder};
 }
 
 constexpr Family families[] = {{.type = "llava",
@@ -59,7 +70,10 @@ constexpr Family families[] = {{.type = "llava",
                                 .image_token = "image_token_id",
                                 .image_token_id = 128257,
                                 .encoder = smolvlm_class,
-                                .absent = smolvlm_class}};
+                                .absent = smolvlm_class},
+                               native_family("qwen2_vl", native_encoders[0]),
+                               native_family("qwen2_5_vl", native_encoders[1]),
+                               native_family("qwen3_vl", native_encoders[2])};
 
 const Family* family_of_type(std::string_view type) {
   const auto found = std::ranges::find(families, type, &Family::type);
@@ -175,7 +189,8 @@ void refuse_unknown_root(const HfKeys& root, const Family& family) {
     constexpr std::array<std::string_view, 4> joining{"image_seq_len", "perceiver_config", "image_processor",
                                                       "hidden_size"};
     const bool repeated = text.has(key) && text.find(key).json() == root.find(key).json();
-    return repeated || ignored_hf_key(key) || std::ranges::find(always, key) != always.end() ||
+    const bool of_text = family.native != nullptr && !text.json().is_object();  // its keys stand at the root
+    return repeated || of_text || ignored_hf_key(key) || std::ranges::find(always, key) != always.end() ||
            (family.joins && std::ranges::find(joining, key) != joining.end());
   };
   root.refuse_unknown(without_effect);
@@ -185,11 +200,20 @@ VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
   const Family& family = *family_of_type(root.find("model_type").text());
   root.require_absent("quantization_config");
   VisionPart part;
-  part.encoder = encoder_of(root, family);
   // The token's key has a second name in transformers.
-  const std::string_view other = family.joins ? "image_token_index" : "image_token_id";
+  const bool by_id = family.image_token == "image_token_id";
+  const std::string_view other = by_id ? "image_token_index" : "image_token_id";
   const JsonValue token = root.find(family.image_token) ? root.find(family.image_token) : root.find(other);
   part.image_token = token.whole_number(0, HfKeys::most_size, family.image_token_id);
+  if (family.native != nullptr) {
+    if (const JsonValue stated = root.find("vision_config"); stated && !stated.json().is_object()) {
+      stated.expected("an object");
+    }
+    read_native_encoder(root.inside("vision_config"), *family.native, text_width, part);
+    refuse_unknown_root(root, family);
+    return part;
+  }
+  part.encoder = encoder_of(root, family);
   part.projector.vision_width = part.encoder.width;
   part.projector.width = text_width;
   family.joins ? read_join(root, part) : read_llava(root, family, part);

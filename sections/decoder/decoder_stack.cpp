@@ -289,7 +289,7 @@ Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& lay
   const auto run = [this, &tape, layout, wanted, caches](std::size_t first, std::size_t end, Stream before) {
     return layers({&tape, first, end}, std::move(before), layout, wanted, caches);
   };
-  return stacked(tape, std::move(x), layers_.size(), recompute_, run);
+  return through_layers(tape, std::move(x), layers_.size(), recompute_, run);
 }
 
 Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,

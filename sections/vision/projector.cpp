@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/vision/projector.hpp"
 
+#include <algorithm>
+
 #include "runtime/collective/rank_part.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -74,7 +76,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
                    " needs all rows of an image; set context = 1");
   }
   // Parts of the middle layer may differ in size, like parts of a vocabulary.
-  if (!single()) check_parallel_fit(context.name, {.vocabulary = config_.width, .vocabulary_name = "a width"}, layout);
+  if (!single()) check_parallel_fit(context.name, {.vocabulary = hidden(), .vocabulary_name = "a width"}, layout);
   build();
   context.allocate(parameters_);
 }
@@ -82,22 +84,42 @@ Projector::Projector(const SectionContext& context, const Options& options)
 void Projector::build() {
   const ParameterInit init(context_.seed, context_.name);
   ParameterBuilder add(parameters_, init, state_);
-  const TensorCut cut(context_.parallel);
-  const auto product = [&](const char* name, std::int64_t columns, const ParameterSlice& slice) {
-    return add.product(name, Shape{config_.width, columns}, config_.init_std, config_.biases, slice);
-  };
   if (single()) {
-    first_ = product("connector.modality_projection.proj", joined_columns(), {});
+    main_.first = add.product("connector.modality_projection.proj", Shape{config_.width, joined_columns()},
+                              config_.init_std, config_.biases, {});
     return;
   }
-  first_ = product("multi_modal_projector.linear_1", joined_columns(), cut.rows(config_.width));
-  second_ = product("multi_modal_projector.linear_2", config_.width, cut.columns(config_.width));
+  main_ = branch(add, "multi_modal_projector.", config_.norm);
+  for (std::int64_t tap = 0; tap < config_.taps; ++tap) {
+    taps_.push_back(branch(add, "multi_modal_projector.taps." + std::to_string(tap) + ".", FeatureNorm::after_join));
+  }
   if (config_.newline) newline_ = &add.vectors({newline_name}, config_.width, config_.init_std);
+}
+
+Projector::Branch Projector::branch(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const {
+  const TensorCut cut(context_.parallel);
+  Branch made;
+  if (norm != FeatureNorm::none) {
+    const std::int64_t size = norm == FeatureNorm::before_join ? config_.vision_width : joined_columns();
+    made.norm = config_.rms_norm ? add.rms_norm(prefix + "norm", size) : add.layer_norm(prefix + "norm", size);
+  }
+  made.first = add.product(prefix + "linear_1", Shape{hidden(), joined_columns()}, config_.init_std, config_.biases,
+                           cut.rows(hidden()));
+  made.second = add.product(prefix + "linear_2", Shape{config_.width, hidden()}, config_.init_std, config_.biases,
+                            cut.columns(hidden()));
+  return made;
 }
 
 Ports Projector::ports() const {
   Ports ports{{{"features", features_, config_.vision_width, true, false, Axis::patches, Sharding::rank_rows}},
               {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
+  for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+    Port features = ports.inputs.front(), visual = ports.outputs.front();
+    features.name = tap_name("features", tap);
+    visual.name = tap_name("visual", tap);
+    ports.inputs.push_back(std::move(features));
+    ports.outputs.push_back(std::move(visual));
+  }
   if (!config_.newline) return ports;
   // Optional, so that only features decide about the axis.
   const Port sources{"sources", DType::i32, row_mix_terms, false, true, Axis::visual, Sharding::replicated};
@@ -145,17 +167,36 @@ Var Projector::joined(Tape& tape, const Var& features, const Inputs& inputs) con
   return reshaped(tape, x, Shape{x.value().rows() / config_.join, joined_columns()});
 }
 
-void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  const ParallelContext& parallel = context_.parallel;
-  Var x = converted(tape, inputs["features"], tape.compute());
-  if (changes_rows() || !single()) x = gathered(tape, x, parallel, inputs.layout(Axis::patches));
+Var Projector::normed(Tape& tape, const Var& x, const Affine& norm) const {
+  if (norm.bias == nullptr) return rms_norm(tape, x, *norm.weight, config_.norm_epsilon);
+  return layer_norm(tape, x, *norm.weight, *norm.bias, config_.norm_epsilon);
+}
+
+Var Projector::taken(Tape& tape, const Inputs& inputs, const std::string& port, const Branch& branch,
+                     FeatureNorm norm) const {
+  Var x = converted(tape, inputs[port], tape.compute());
+  if (norm == FeatureNorm::before_join) x = normed(tape, x, branch.norm);
+  if (changes_rows() || !single()) x = gathered(tape, x, context_.parallel, inputs.layout(Axis::patches));
   if (changes_rows() && !config_.newline) x = joined(tape, x, inputs);
-  x = linear(tape, x, *first_.weight, first_.bias);
-  if (single()) return outputs.set("visual", x);
+  return norm == FeatureNorm::after_join ? normed(tape, x, branch.norm) : x;
+}
+
+Var Projector::projected(Tape& tape, const Var& x, const Branch& branch) const {
+  const Var middle = gelu(tape, linear(tape, x, branch.first), config_.activation);
   // The bias must enter the sum over the group once.
-  x = linear(tape, gelu(tape, x, config_.activation), *second_.weight, parallel.tensor() == 0 ? second_.bias : nullptr);
-  outputs.set("visual",
-              config_.newline ? mixed_rows(tape, x, inputs) : reduce_scatter_rows(tape, x, parallel.tensor_group));
+  return linear(tape, middle, *branch.second.weight, context_.parallel.tensor() == 0 ? branch.second.bias : nullptr);
+}
+
+void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Var x = taken(tape, inputs, "features", main_, config_.norm);
+  if (single()) return outputs.set("visual", linear(tape, x, main_.first));
+  Communicator* const group = context_.parallel.tensor_group;
+  const Var parts = projected(tape, x, main_);
+  outputs.set("visual", config_.newline ? mixed_rows(tape, parts, inputs) : reduce_scatter_rows(tape, parts, group));
+  for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+    const Var features = taken(tape, inputs, tap_name("features", tap), taps_[tap], FeatureNorm::after_join);
+    outputs.set(tap_name("visual", tap), reduce_scatter_rows(tape, projected(tape, features, taps_[tap]), group));
+  }
 }
 
 Var Projector::mixed_rows(Tape& tape, const Var& parts, const Inputs& inputs) {
@@ -177,13 +218,16 @@ Cost Projector::cost(const SampleShape& sample) const {
   const auto width = static_cast<double>(config_.width);
   const auto columns = static_cast<double>(joined_columns());
   const auto element = static_cast<double>(size_of(context_.precision));
-  Cost cost{2.0 * rows * width * (columns + (single() ? 0 : width)), 0};
-  cost.working = rows * 2.0 * width * element;
+  const auto middle = static_cast<double>(single() ? config_.width : hidden());
+  const auto branches = static_cast<double>(1 + config_.taps);
+  Cost cost{branches * 2.0 * rows * middle * (columns + (single() ? 0 : width)), 0};
+  cost.working = rows * 2.0 * std::max(width, middle) * element;
   if (context_.trained || context_.passes_gradient) {
-    // The result; before and after GELU; the features without class rows, and side by side.
-    const double kept =
-        (single() ? 1.0 : 3.0) * width + ((config_.tile_rows > 0 ? 1 : 0) + (config_.join > 1 ? 1 : 0)) * columns;
-    cost.bytes = rows * kept * element;
+    // The result; before and after GELU; the features normed, without class rows, and side by side.
+    const int copies =
+        (config_.norm != FeatureNorm::none ? 1 : 0) + (config_.tile_rows > 0 ? 1 : 0) + (config_.join > 1 ? 1 : 0);
+    const double kept = width + (single() ? 0.0 : 2.0) * middle + copies * columns;
+    cost.bytes = branches * rows * kept * element;
     // The terms of a mix, about one a row, and their sums.
     if (config_.newline) cost.bytes += static_cast<double>(sample.visual) * width * (2.0 * element + sizeof(float));
   }
@@ -196,8 +240,12 @@ bool Projector::ignores(std::string_view stored_name) const {
 }
 
 ProductParameters Projector::products() {
-  if (single()) return {{first_.weight}};
-  return {{first_.weight, second_.weight}};
+  ProductParameters products{{main_.first.weight}};
+  if (!single()) products.matrices.push_back(main_.second.weight);
+  for (const Branch& tap : taps_) {
+    products.matrices.insert(products.matrices.end(), {tap.first.weight, tap.second.weight});
+  }
+  return products;
 }
 
 void Projector::freeze() {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps vision features to a decoder's embedding space: linear, GELU, linear (LLaVA 1.5, Liu et al. 2023), or a single
-// linear product (Idefics3, Laurencon et al. 2024).
+// linear product (Idefics3, Laurencon et al. 2024), after a norm if the model has one (Qwen2-VL, Wang et al. 2024).
 //
 // Inputs  features  (P, vision width) act, with the vision section's precision, differentiable
 //         sources   (V, 4) i32, weights (V, 4) f32: only with `newline`; see row_mix.hpp
-// Output  visual    (V, width) act, differentiable
+//         features_1, features_2, ...  as features, with `taps` (Qwen3-VL, Bai et al. 2025)
+// Outputs visual    (V, width) act, differentiable
+//         visual_1, visual_2, ...  the same for the features of each tap, by products of their own
 //
 // PN-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
 //       class row, is dropped. Then each `join` consecutive rows are one row, side by side. A sample with other numbers
@@ -44,8 +46,9 @@ class Projector final : public Section {
   Parameters& parameters() override { return parameters_; }
   /// Throws JobError for PN-1.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
-  /// Returns 2 V (m Cv C + C C) FLOPs for V rows, or 2 V m Cv C with a single product; Cv is the vision section's
-  /// width, m is `join`, and with newline V counts the features.
+  /// Returns 2 V (m Cv H + H C) FLOPs for V rows, H being the columns between the products, or 2 V m Cv C with a single
+  /// product; Cv is the vision section's width, m is `join`, and with newline V counts the features. Taps cost the same
+  /// each.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
   /// Returns true for the other parts of a vision-language model.
@@ -59,11 +62,24 @@ class Projector final : public Section {
   [[nodiscard]] bool shareable() const override { return frozen_ && context_.parallel.layout.ranks() == 1; }
 
  private:
+  /// A norm, if the model has it, and one or two products.
+  struct Branch {
+    Affine norm, first, second;
+  };
   [[nodiscard]] bool single() const { return config_.products == 1; }
+  [[nodiscard]] std::int64_t hidden() const { return config_.hidden > 0 ? config_.hidden : config_.width; }
   /// Returns whether the ports differ in their numbers of rows.
   [[nodiscard]] bool changes_rows() const { return config_.join > 1 || config_.tile_rows > 0 || config_.newline; }
   [[nodiscard]] std::int64_t joined_columns() const { return config_.join * config_.vision_width; }
   void build();
+  /// Adds the parameters of two products, with names that begin with `prefix`.
+  [[nodiscard]] Branch branch(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const;
+  [[nodiscard]] Var normed(Tape& tape, const Var& x, const Affine& norm) const;
+  /// Returns the features that the products take, (V, joined_columns()) act, of all rows that they need.
+  [[nodiscard]] Var taken(Tape& tape, const Inputs& inputs, const std::string& port, const Branch& branch,
+                          FeatureNorm norm) const;
+  /// Returns a part of (rows, width) that adds up over the tensor ranks.
+  [[nodiscard]] Var projected(Tape& tape, const Var& x, const Branch& branch) const;
   /// Returns the features' rows that are used, in order.
   [[nodiscard]] std::vector<std::int32_t> used_rows(const Inputs& inputs) const;
   /// Returns (V, joined_columns()) act from all features (PN-1); for a single product only the rank's rows.
@@ -76,7 +92,8 @@ class Projector final : public Section {
   DType features_;
   Parameters parameters_;
   std::vector<StateEntry> state_;
-  Affine first_, second_;
+  Branch main_;
+  std::vector<Branch> taps_;
   Parameter* newline_ = nullptr;
   bool frozen_ = false;
 };

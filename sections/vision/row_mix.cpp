@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/vision/row_mix.hpp"
 
+#include <algorithm>
+
 #include "runtime/core/result.hpp"
 #include "runtime/ops/author_functions.hpp"
 
@@ -40,14 +42,42 @@ RowMix read_row_mix(const std::string& section, const Inputs& inputs, const RowR
   return mix;
 }
 
-Var mixed(Tape& tape, const Var& x, Parameter& learned, const RowMix& mix) {
-  const Block ids = tape.indices(mix.learned);
+WeightedRows of_targets(const WeightedRows& mix, const RowRange& own) {
+  const auto first = std::ranges::lower_bound(mix.targets, own.first) - mix.targets.begin();
+  const auto end = std::ranges::lower_bound(mix.targets, own.end()) - mix.targets.begin();
+  WeightedRows part{{mix.sources.begin() + first, mix.sources.begin() + end},
+                    {mix.weights.begin() + first, mix.weights.begin() + end},
+                    {mix.targets.begin() + first, mix.targets.begin() + end}};
+  for (std::int32_t& target : part.targets) target -= static_cast<std::int32_t>(own.first);
+  return part;
+}
+
+namespace {
+
+/// Returns x plus the terms, (sources, C), by their weights.
+Var plus_terms(Tape& tape, const Var& x, const Var& terms, const WeightedRows& mix) {
   const Block factors = tape.scratch({static_cast<std::int64_t>(mix.weights.size()), 1}, DType::f32);
   tape.ops().put(std::as_bytes(std::span(mix.weights)), factors.tensor());
-  for (const Block& memory : {ids, factors}) keep(tape, memory);
-  const Var base = embedding(tape, learned, ids.tensor(), nullptr, {});
-  const Var terms = mul(tape, index_select(tape, x, tape.indices(mix.sources)), tape.input(factors.tensor()));
-  return index_add(tape, base, terms, tape.indices(mix.targets));
+  keep(tape, factors);
+  return index_add(tape, x, mul(tape, terms, tape.input(factors.tensor())), tape.indices(mix.targets));
+}
+
+/// Returns the rows `ids` of a table, (N, C) f32.
+Var entries(Tape& tape, Parameter& table, const std::vector<std::int32_t>& ids) {
+  const Block held = tape.indices(ids);
+  keep(tape, held);
+  return embedding(tape, table, held.tensor(), nullptr, {});
+}
+
+}  // namespace
+
+Var mixed(Tape& tape, const Var& x, Parameter& learned, const RowMix& mix) {
+  const Var base = entries(tape, learned, mix.learned);
+  return plus_terms(tape, base, index_select(tape, x, tape.indices(mix.sources)), mix);
+}
+
+Var plus_entries(Tape& tape, const Var& x, Parameter& table, const WeightedRows& mix) {
+  return plus_terms(tape, x, entries(tape, table, mix.sources), mix);
 }
 
 }  // namespace maestro

@@ -18,12 +18,19 @@ namespace maestro {
 
 inline constexpr std::int64_t row_mix_terms = mixed_terms;  ///< columns of sources and weights
 
-/// The terms of some rows with a weight that is not 0, by row.
-struct RowMix {
-  std::vector<std::int32_t> learned;  ///< for each row: 0 for the learned row, -1 without it
-  std::vector<std::int32_t> sources;  ///< in x
+/// Terms of sums of rows, with weights that are not 0, by target.
+struct WeightedRows {
+  std::vector<std::int32_t> sources;
   std::vector<float> weights;
-  std::vector<std::int32_t> targets;  ///< in y
+  std::vector<std::int32_t> targets;
+};
+
+/// Returns the terms of the targets `own`, which then count from its first row.
+[[nodiscard]] WeightedRows of_targets(const WeightedRows& mix, const RowRange& own);
+
+/// The terms of some rows.
+struct RowMix : WeightedRows {        // sources in x, targets in y
+  std::vector<std::int32_t> learned;  ///< for each row: 0 for the learned row, -1 without it
 };
 
 /// Reads the host values of ports "sources" (V, 4) i32 and "weights" (V, 4) f32 for the rows `own` of the visual axis;
@@ -32,5 +39,7 @@ struct RowMix {
 
 /// Returns y (rows, C) f32 from x (P, C) act and `learned` (1, C).
 [[nodiscard]] Var mixed(Tape& tape, const Var& x, Parameter& learned, const RowMix& mix);
+/// Returns x (P, C) f32 plus the sums of the table's rows, (entries, C).
+[[nodiscard]] Var plus_entries(Tape& tape, const Var& x, Parameter& table, const WeightedRows& mix);
 
 }  // namespace maestro

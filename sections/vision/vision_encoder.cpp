@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <tuple>
+#include <utility>
 
 #include "runtime/core/result.hpp"
+#include "runtime/ops/author_functions.hpp"
 #include "sections/parallel_fit.hpp"
 #include "sections/section_ranks.hpp"
+#include "sections/vision/encoder_rows.hpp"
 
 namespace maestro {
 
@@ -24,86 +26,54 @@ VisionConfig checked(const SectionContext& context, const VisionEncoder::Options
   return config;
 }
 
-/// A patch's entry in `places`.
-struct Place {
-  std::int32_t image, row, column;
-};
-
-std::span<const Place> places_of(const Tensor& places) {
-  static_assert(sizeof(Place) == 3 * sizeof(std::int32_t));
-  return {reinterpret_cast<const Place*>(places.data<std::int32_t>()), static_cast<std::size_t>(places.rows())};
-}
-
-/// Returns the offsets of a micro-batch's images, with the number of patches as the last: VE-1.
-std::vector<std::int32_t> image_offsets(std::span<const Place> places, const SequenceLayout& samples) {
-  std::vector<std::int32_t> offsets{0};
-  for (std::size_t sample = 0; sample + 1 < samples.offsets.size(); ++sample) {
-    const std::int32_t first = samples.offsets[sample], end = samples.offsets[sample + 1];
-    for (std::int32_t patch = first; patch < end; ++patch) {
-      const bool last = patch + 1 == end;
-      if (last || places[static_cast<std::size_t>(patch) + 1].image != places[static_cast<std::size_t>(patch)].image) {
-        offsets.push_back(patch + 1);
-      }
-    }
-  }
-  return offsets;
-}
-
-bool is_class_row(const Place& place) {
-  return place.row == -1 && place.column == -1;
-}
-
-/// Returns an image's grid. Throws JobError with the prefix `where` for a negative place, except for class rows.
-PatchGrid grid_of(std::span<const Place> image, bool class_row, const std::string& where) {
-  PatchGrid grid;
-  for (const Place& place : image) {
-    if (class_row && is_class_row(place)) continue;
-    if (place.row < 0 || place.column < 0) throw JobError(where + "has a patch at a negative row or column");
-    grid.rows = std::max<std::int64_t>(grid.rows, place.row + 1);
-    grid.columns = std::max<std::int64_t>(grid.columns, place.column + 1);
-  }
-  return grid;
-}
-
-/// Checks VE-4 for an image whose grid is the table's.
-void check_rows(std::span<const Place> image, const VisionConfig& config, const std::string& where) {
-  std::vector<bool> seen(static_cast<std::size_t>(config.max_patches) + 1);
-  for (const Place& place : image) {
-    const auto entry = is_class_row(place) ? config.max_patches : place.row * config.columns + place.column;
-    if (seen[static_cast<std::size_t>(entry)]) {
-      throw JobError(where + "has two rows for the place " + std::to_string(place.row) + ", " +
-                     std::to_string(place.column));
-    }
-    seen[static_cast<std::size_t>(entry)] = true;
-  }
-  const auto rows = static_cast<std::size_t>(config.max_patches + (config.class_row ? 1 : 0));
-  if (image.size() == rows) return;
-  throw JobError(where + "has " + std::to_string(image.size()) + " rows, but the model takes " + std::to_string(rows) +
-                 (config.class_row ? ", a class row among them" : ""));
-}
-
 }  // namespace
 
 struct VisionEncoder::Images {
-  std::shared_ptr<const std::vector<std::int32_t>> offsets;  // images + 1; shared with the recorded backward pass
-  Block device_offsets;                                      // the same for the table
-  Block first_index;                                         // (P) i32: entry in the first table; -1: none
-  Block second_index;                                        // (P) i32: entry in the second table
-  [[nodiscard]] SequenceLayout layout() const {
-    return {*offsets, second_index.tensor().span<std::int32_t>(), device_offsets.tensor().span<std::int32_t>()};
+  std::shared_ptr<const EncoderRows> rows;  // shared with the recorded backward pass
+  Block offsets, window_offsets;            // of images and windows, for the table
+  Block first_index;                        // (P) i32: entry in the first table; -1: none
+  Block second_index;                       // (P) i32: entry in the second table
+  Block turns;                              // (P, 2) i32, with rotary positions
+  [[nodiscard]] SequenceLayout layout(bool windows) const {
+    const Block& device = windows ? window_offsets : offsets;
+    SequenceLayout layout{windows ? rows->window_offsets : rows->offsets, second_index.tensor().span<std::int32_t>(),
+                          device.tensor().span<std::int32_t>()};
+    if (!turns.defined()) return layout;
+    layout.positions = turns.tensor().span<std::int32_t>();
+    layout.axes = 2;
+    return layout;
   }
   void keep_all(Tape& tape) const {
-    keep(tape, offsets);
-    for (const Block& memory : {device_offsets, first_index, second_index}) keep(tape, memory);
+    keep(tape, rows);
+    for (const Block& memory : {offsets, window_offsets, first_index, second_index, turns}) {
+      if (memory.defined()) keep(tape, memory);
+    }
   }
-  /// Returns the entries of the patches `rows`.
-  [[nodiscard]] Tensor first_of(const RowRange& rows) const {
-    return {first_index.tensor().data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count}};
+  /// Returns the entries of the patches `own`.
+  [[nodiscard]] Tensor first_of(const RowRange& own) const {
+    return {first_index.tensor().data<std::int32_t>() + own.first, DType::i32, Shape{own.count}};
   }
-  [[nodiscard]] std::span<const std::int32_t> second_of(const RowRange& rows) const {
-    return layout().positions.subspan(static_cast<std::size_t>(rows.first), static_cast<std::size_t>(rows.count));
+  [[nodiscard]] std::span<const std::int32_t> second_of(const RowRange& own) const {
+    return second_index.tensor().span<std::int32_t>().subspan(static_cast<std::size_t>(own.first),
+                                                              static_cast<std::size_t>(own.count));
   }
 };
+
+namespace {
+
+/// Returns half of a head's pairs for each of the two axes of a patch: theta^(-2 j / (D / 2)), as in Qwen2-VL.
+RotaryFrequencies axial_frequencies(double theta, std::int64_t head_size) {
+  RotaryFrequencies found;
+  for (const std::uint8_t axis : {0, 1}) {
+    for (std::int64_t column = 0; column < head_size / 2; column += 2) {
+      found.inverse.push_back(std::pow(theta, -static_cast<double>(column) / static_cast<double>(head_size / 2)));
+      found.axis.push_back(axis);
+    }
+  }
+  return found;
+}
+
+}  // namespace
 
 VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
     : context_(context), config_(checked(context, options)), pictures_(options.data.pictures) {
@@ -114,6 +84,10 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.context_group = parallel.context_group;
   block_.norm.epsilon = config_.norm_epsilon;
   block_.activation = config_.activation;
+  if (config_.rope_theta > 0) {
+    block_.attention.rotary = std::make_shared<const RotaryFrequencies>(
+        axial_frequencies(config_.rope_theta, block_.attention.shape.head_size));
+  }
   check_attention(context, block_.attention.shape);
   build();
   context.allocate(parameters_);
@@ -128,23 +102,25 @@ void VisionEncoder::build() {
   };
   // A convolution's kernel with a stride equal to its size.
   const std::string patch = embeddings + "patch_embedding";
-  const Shape kernel{config_.width, 3, config_.patch, config_.patch};
+  const std::int64_t side = config_.patch;
+  const Shape kernel =
+      config_.times == 1 ? Shape{config_.width, 3, side, side} : Shape{config_.width, 3, config_.times, side * side};
   patch_embedding_.weight = &add.stored(add.matrix(patch + ".weight", kernel, config_.init_std));
   if (config_.class_row) {
     std::vector<std::string> kinds{embeddings + "class_embedding"};
     if (config_.patch_bias) kinds.push_back(patch + ".bias");
     first_table_ = &add.vectors(kinds, config_.width, config_.init_std);
     second_table_ = table("position_embedding.weight", config_.max_patches + 1);
-  } else if (config_.positions == PatchPositions::learned) {
+  } else if (config_.positions == PatchPositions::learned || config_.positions == PatchPositions::interpolated) {
     first_table_ = table("position_embedding.weight", config_.max_patches);
-  } else {
+  } else if (config_.positions == PatchPositions::grid) {
     first_table_ = table("row_embedding.weight", config_.max_grid);
     second_table_ = table("column_embedding.weight", config_.max_grid);
   }
   if (config_.patch_bias && !config_.class_row) {
     patch_embedding_.bias = &add.stored(add.vector(patch + ".bias", config_.width, 0.0f));
   }
-  const auto norm = [&](const char* name) { return add.layer_norm(std::string(model) + name, config_.width); };
+  const auto norm = [&](const char* name) { return added_norm(add, std::string(model) + name); };
   if (config_.pre_norm) pre_norm_ = norm("pre_layrnorm");  // as CLIP spells it
   for (std::int64_t i = 0; i < config_.run_layers(); ++i) {
     layers_.push_back(layer(add, std::string(model) + "encoder.layers." + std::to_string(i) + "."));
@@ -152,98 +128,132 @@ void VisionEncoder::build() {
   if (config_.last_norm) final_norm_ = norm("post_layernorm");
 }
 
+Affine VisionEncoder::added_norm(ParameterBuilder& add, const std::string& name) const {
+  return config_.rms_norm ? add.rms_norm(name, config_.width) : add.layer_norm(name, config_.width);
+}
+
+Affine VisionEncoder::stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
+                              const std::vector<const char*>& names, std::int64_t rows) const {
+  const std::vector<std::int64_t> heights(names.size(), rows);
+  const ParameterSlice slice = TensorCut(context_.parallel).stacked(heights);
+  const std::int64_t height = std::ssize(names) * rows;
+  const Affine both{&add.matrix(prefix + whole + ".weight", Shape{height, config_.width}, config_.init_std, slice),
+                    &add.vector(prefix + whole + ".bias", height, 0.0f, slice)};
+  std::int64_t first = 0;
+  for (const char* name : names) {
+    add.stored_rows(prefix + name + ".weight", *both.weight, first, rows);
+    add.stored_rows(prefix + name + ".bias", *both.bias, first, rows);
+    first += rows;
+  }
+  return both;
+}
+
 BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& prefix) const {
   const std::int64_t width = config_.width;
   const double residual = config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
   const TensorCut cut(context_.parallel);
-  const ParameterSlice heads = cut.stacked({width, width, width});
+  const std::string attention = prefix + "self_attn.", network = prefix + "mlp.";
   BlockWeights weights;
-  weights.attention_norm = add.layer_norm(prefix + "layer_norm1", width);
-  weights.qkv.weight =
-      &add.matrix(prefix + "self_attn.qkv_proj.weight", Shape{3 * width, width}, config_.init_std, heads);
-  weights.qkv.bias = &add.vector(prefix + "self_attn.qkv_proj.bias", 3 * width, 0.0f, heads);
-  std::int64_t first = 0;
-  for (const char* projection : {"q_proj", "k_proj", "v_proj"}) {
-    add.stored_rows(prefix + "self_attn." + projection + ".weight", *weights.qkv.weight, first, width);
-    add.stored_rows(prefix + "self_attn." + projection + ".bias", *weights.qkv.bias, first, width);
-    first += width;
+  weights.attention_norm = added_norm(add, prefix + "layer_norm1");
+  if (config_.fused_qkv) {
+    weights.qkv = add.linear(attention + "qkv_proj", Shape{3 * width, width}, config_.init_std, false,
+                             cut.stacked({width, width, width}));
+  } else {
+    weights.qkv = stacked(add, attention, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, width);
   }
-  weights.attention_out =
-      add.linear(prefix + "self_attn.out_proj", Shape{width, width}, residual, false, cut.columns(width));
-  weights.ffn_norm = add.layer_norm(prefix + "layer_norm2", width);
-  weights.ffn_in =
-      add.linear(prefix + "mlp.fc1", Shape{config_.ffn, width}, config_.init_std, false, cut.rows(config_.ffn));
-  weights.ffn_out =
-      add.linear(prefix + "mlp.fc2", Shape{width, config_.ffn}, residual, false, cut.columns(config_.ffn));
+  weights.attention_out = add.linear(attention + "out_proj", Shape{width, width}, residual, false, cut.columns(width));
+  weights.ffn_norm = added_norm(add, prefix + "layer_norm2");
+  const char* last = config_.gated ? "down_proj" : "fc2";
+  if (config_.gated) {
+    weights.ffn_in = stacked(add, network, "gate_up_proj", {"gate_proj", "up_proj"}, config_.ffn);
+  } else {
+    weights.ffn_in =
+        add.linear(network + "fc1", Shape{config_.ffn, width}, config_.init_std, false, cut.rows(config_.ffn));
+  }
+  weights.ffn_out = add.linear(network + last, Shape{width, config_.ffn}, residual, false, cut.columns(config_.ffn));
   return weights;
 }
 
 Ports VisionEncoder::ports() const {
   // An image's begin and width require the places of all its patches, 12 bytes each.
-  return {{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
-           {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
-          {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
+  Ports ports{{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
+               {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
+              {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
+  for (std::size_t tap = 0; tap < config_.taps.size(); ++tap) {
+    Port features = ports.outputs.front();
+    features.name = tap_name("features", tap);
+    ports.outputs.push_back(std::move(features));
+  }
+  return ports;
 }
 
 VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs) const {
-  const std::span<const Place> places = places_of(inputs.host("places"));
-  const SequenceLayout& samples = inputs.layout(Axis::patches);
-  const std::vector<std::int32_t> offsets = image_offsets(places, samples);
-  std::vector<std::int32_t> first(places.size());
-  std::vector<std::int32_t> second(places.size());
-  std::size_t sample = 0;
-  for (std::size_t image = 0; image + 1 < offsets.size(); ++image) {
-    const auto begin = static_cast<std::size_t>(offsets[image]), end = static_cast<std::size_t>(offsets[image + 1]);
-    while (samples.offsets[sample + 1] <= offsets[image]) ++sample;
-    const std::string where = context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) +
-                              ": image " + std::to_string(places[begin].image) + " ";
-    const std::span<const Place> rows = places.subspan(begin, end - begin);
-    const PatchGrid grid = grid_of(rows, config_.class_row, where);
-    if (config_.whole_tiles) check_whole_tile(config_, grid, where + "has ");
-    check_grid(config_, grid, where + "has ");
-    if (config_.whole_tiles) check_rows(rows, config_, where);
-    const std::int64_t columns = config_.columns > 0 ? config_.columns : grid.columns;
-    for (std::size_t at = begin; at < end; ++at) {
-      std::tie(first[at], second[at]) = entries_of(places[at].row, places[at].column, columns);
-    }
-  }
-  return {std::make_shared<const std::vector<std::int32_t>>(offsets), tape.indices(offsets), tape.indices(first),
-          tape.indices(second)};
-}
-
-std::pair<std::int32_t, std::int32_t> VisionEncoder::entries_of(std::int32_t row, std::int32_t column,
-                                                                std::int64_t columns) const {
-  if (config_.positions == PatchPositions::grid) return {row, column};
-  const auto position = static_cast<std::int32_t>(row * columns + column);
-  if (!config_.class_row) return {position, 0};
-  if (row < 0) return {0, 0};
-  return {config_.patch_bias ? 1 : -1, position + 1};
+  const auto rows = std::make_shared<const EncoderRows>(encoder_rows(config_, context_.name, inputs));
+  Images images{rows, tape.indices(rows->offsets), {}, tape.indices(rows->first), tape.indices(rows->second), {}};
+  if (config_.window > 0) images.window_offsets = tape.indices(rows->window_offsets);
+  if (config_.rope_theta > 0) images.turns = tape.indices(rows->turns);
+  return images;
 }
 
 Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& images) {
-  const Var pixels = converted(tape, inputs["pixels"], tape.compute());
+  Var pixels = converted(tape, inputs["pixels"], tape.compute());
+  if (config_.times > 1) {
+    const std::int64_t rows = pixels.value().rows(), side = config_.patch;
+    const Var channels = reshaped(tape, pixels, Shape{3 * rows, side * side});
+    const Var frames = concat(tape, std::vector<Var>(static_cast<std::size_t>(config_.times), channels));
+    pixels = reshaped(tape, frames, Shape{rows, config_.times * patch_columns(config_)});
+  }
   const Var patches = linear(tape, pixels, *patch_embedding_.weight, patch_embedding_.bias);
   const ParallelContext& parallel = context_.parallel;
-  const RowRange own = parallel.layout.rows(Sharding::rank_rows, images.layout().rows(), parallel.rank);
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, images.layout(false).rows(), parallel.rank);
+  if (config_.positions == PatchPositions::none) return converted(tape, patches, DType::f32);
+  if (config_.positions == PatchPositions::interpolated) {
+    return plus_entries(tape, converted(tape, patches, DType::f32), *first_table_, of_targets(images.rows->mix, own));
+  }
   const SequenceLayout columns{.offsets = {}, .positions = images.second_of(own), .device_offsets = {}};
   const Var rows = embedding(tape, *first_table_, images.first_of(own), second_table_, columns);
   return add(tape, rows, patches);
 }
 
+Var VisionEncoder::arranged(Tape& tape, const Var& x, const Images& images,
+                            const std::vector<std::int32_t>& rows) const {
+  if (rows.empty()) return x;
+  const ParallelContext& parallel = context_.parallel;
+  const SequenceLayout& layout = images.layout(false);
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, layout.rows(), parallel.rank);
+  const Var all = all_gather_rows(tape, gathered(tape, x, parallel, layout), parallel.context_group, layout.rows());
+  const auto first = static_cast<std::size_t>(own.first), count = static_cast<std::size_t>(own.count);
+  return index_select(tape, all, tape.indices(std::span(rows).subspan(first, count)));
+}
+
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
   images.keep_all(tape);
-  Stream x = embedded(tape, inputs, images);
+  Stream x = arranged(tape, embedded(tape, inputs, images), images, images.rows->order);
   if (config_.pre_norm) x = converted(tape, block_norm(tape, x, pre_norm_, block_.norm), DType::f32);
-  const auto run = [this, &tape, layout = images.layout()](std::size_t first, std::size_t end, Stream before) {
-    for (; first < end; ++first) {
-      before = transformer_block(tape, layers_[first], block_, std::move(before), layout);
-    }
-    return before;
+  std::size_t first = 0;
+  const auto run_to = [&](std::size_t end) {
+    const auto run = [this, &tape, images, first](std::size_t from, std::size_t to, Stream before) {
+      for (std::size_t i = first + from; i < first + to; ++i) {
+        const bool full =
+            config_.window == 0 || std::ranges::binary_search(config_.full_layers, static_cast<std::int64_t>(i));
+        before = transformer_block(tape, layers_[i], block_, std::move(before), images.layout(!full));
+      }
+      return before;
+    };
+    x = through_layers(tape, std::move(x), end - first, context_.recompute, run);
+    first = end;
   };
-  x = stacked(tape, std::move(x), layers_.size(), context_.recompute, run);
-  outputs.set("features", config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm)
-                                            : converted(tape, whole(tape, x), context_.precision));
+  const auto features = [&](const Var& rows) {
+    return arranged(tape, converted(tape, rows, context_.precision), images, images.rows->inverse);
+  };
+  for (std::size_t tap = 0; tap < config_.taps.size(); ++tap) {
+    run_to(static_cast<std::size_t>(config_.taps[tap]) + 1);
+    x = whole(tape, x);
+    outputs.set(tap_name("features", tap), features(x.sum));
+  }
+  run_to(layers_.size());
+  outputs.set("features", features(config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm) : whole(tape, x)));
 }
 
 Cost VisionEncoder::cost(const SampleShape& sample) const {

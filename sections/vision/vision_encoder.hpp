@@ -8,7 +8,8 @@
 //                   a class row
 //         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image; both -1
 //                   for a class row
-// Output  features  (P, width) act, differentiable
+// Outputs features  (P, width) act, differentiable
+//         features_1, features_2, ...  the same for the stream after the layers that are tapped
 //
 // VE-1 (own image): a patch attends to all patches of its image and to no others, however the micro-batch is packed. An
 //       image ends when the sample or the image number changes.
@@ -18,12 +19,18 @@
 //       If the images differ in their columns, a new table is without a grid, also after it is stored: `columns` is the
 //       image's. With "2d" a patch takes the sum of its row's entry and its column's entry (NaViT, Dehghani et al.
 //       2023, arXiv 2307.06304). An image beyond the tables is an error: of the job's check, or with its sample's name.
+//       With rotary positions, queries and keys turn by row and column, after or instead of a table (Qwen2-VL, Wang et
+//       al. 2024, arXiv 2409.12191); a table may also be stretched over each image (encoder_rows.hpp).
 // VE-3 (ranks): VE-1 and VE-2 also hold for images whose patches are on several ranks: every rank has the places and
 //       image boundaries of the full micro-batch, but only its rows of pixels and features. Patch embedding, position
 //       tables and norms are replicated; layers are split as in transformer_block.hpp.
 // VE-4 (places): only `places` states what a row is: features are the same in any order of an image's rows. With
 //       whole_tiles an image has each place of the table's grid once, and the class row if the model has one; other
 //       images are refused with the sample's name. A class row takes the table's first entry, patches the next ones.
+// VE-5 (windows): in layers with windows a patch attends to the patches of its window (encoder_rows.hpp) alone
+// (Qwen2.5-
+//       VL, Bai et al. 2025, arXiv 2502.13923). Rows are sorted by window before the first layer and back after the
+//       last; over ranks both gather the rows of all ranks.
 #pragma once
 
 #include <string>
@@ -71,12 +78,17 @@ class VisionEncoder final : public Section {
 
   void build();
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
+  /// Adds a norm over the width.
+  [[nodiscard]] Affine added_norm(ParameterBuilder& add, const std::string& name) const;
+  /// Adds products of equal height as a parameter prefix + whole, stored under prefix + names.
+  [[nodiscard]] Affine stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
+                               const std::vector<const char*>& names, std::int64_t rows) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
-  /// Returns a row's entries in the first and the second table; `columns` are the table's or the image's.
-  [[nodiscard]] std::pair<std::int32_t, std::int32_t> entries_of(std::int32_t row, std::int32_t column,
-                                                                 std::int64_t columns) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
+  /// Returns the rank's part of the rows `rows` of x (P_t, C), which are numbers of all ranks' rows; x if it is empty.
+  [[nodiscard]] Var arranged(Tape& tape, const Var& x, const Images& images,
+                             const std::vector<std::int32_t>& rows) const;
 
   SectionContext context_;
   VisionConfig config_;
@@ -84,7 +96,7 @@ class VisionEncoder final : public Section {
   BlockOptions block_;
   Parameters parameters_;
   Affine patch_embedding_;
-  Parameter* first_table_ = nullptr;   // positions; "2d": rows; with class rows: class embedding, patch bias
+  Parameter* first_table_ = nullptr;   // positions; "2d": rows; with class rows: class embedding, patch bias; or null
   Parameter* second_table_ = nullptr;  // "2d": columns; with class rows: positions
   Affine pre_norm_;
   std::vector<BlockWeights> layers_;

@@ -72,10 +72,12 @@ VisionConfig read_vision_shape(const JobTable& table) {
   config.patch =
       table.integer("patch", config.patch, {.min = 1, .max = 1024}, {"the side of a patch, as in the data", "pixels"});
   constexpr std::array<std::string_view, 2> positions{"learned", "2d"};
-  config.positions = table.choice(
-      "positions", config.positions, positions,
+  const PatchPositions usual = config.positions == PatchPositions::grid ? config.positions : PatchPositions::learned;
+  const PatchPositions chosen = table.choice(
+      "positions", usual, positions,
       {"learned: a table of positions, with the columns of the data's images, or of each image if these differ; 2d: "
        "separate tables for rows and columns, for images of any shape"});
+  if (table.has("positions") || usual == config.positions) config.positions = chosen;
   config.max_patches = table.integer("max_patches", config.max_patches, {.min = 0, .max = size_range.max},
                                      {"entries of the learned table; 0: from the data's largest image; a larger image "
                                       "is refused before the run starts",
@@ -113,6 +115,7 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
 }
 
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& image) {
+  if (config.positions == PatchPositions::none || config.positions == PatchPositions::interpolated) return;
   const std::string start = image + by(grid.rows, grid.columns) + " patches, more than ";
   const auto way_out = [&](std::int64_t needed, const char* key) {
     const std::string shrink = std::string("shrink images by data.") + key;
@@ -142,7 +145,7 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 }
 
 std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures) {
-  if (!config.stored || config.whole_tiles || config.positions == PatchPositions::grid || config.columns == 0)
+  if (!config.stored || config.whole_tiles || config.positions != PatchPositions::learned || config.columns == 0)
     return "";
   const bool filled = pictures.columns == config.columns || pictures.rows == table_rows(config);
   if (pictures.columns == 0 || filled) return "";
@@ -152,7 +155,7 @@ std::string note_on_grid(const VisionConfig& config, const PictureGrids& picture
 }
 
 double patch_flops(const VisionConfig& config, const SampleShape& sample) {
-  return 2.0 * static_cast<double>(sample.patches * patch_columns(config) * config.width);
+  return 2.0 * static_cast<double>(sample.patches * config.times * patch_columns(config) * config.width);
 }
 
 double vision_flops(const VisionConfig& config, const SampleShape& sample) {
@@ -161,15 +164,19 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
   const double each = patches / static_cast<double>(sample.images > 0 ? sample.images : 1);
   const auto width = static_cast<double>(config.width);
   const auto ffn = static_cast<double>(config.ffn);
-  const double products = 2.0 * patches * width * (4.0 * width + 2.0 * ffn);
-  const double scores = 2.0 * 2.0 * patches * each * width;
-  return patch_flops(config, sample) + static_cast<double>(config.run_layers()) * (products + scores);
+  const double products = 2.0 * patches * width * (4.0 * width + static_cast<double>(config.ffn_matrices()) * ffn);
+  const double score = 2.0 * 2.0 * patches * width;
+  const double layers = static_cast<double>(config.run_layers());
+  const double full = config.window == 0 ? layers : static_cast<double>(config.full_layers.size());
+  const double seen = std::min(each, static_cast<double>(config.window * config.window));
+  return patch_flops(config, sample) + layers * products + score * (full * each + (layers - full) * seen);
 }
 
 double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision, std::int64_t recompute) {
   const auto width = static_cast<double>(config.width);
   // Two norms; q, k, v; the attention's result; two branches; the FFN before and after its activation.
-  const double activations = 2.0 * width + 3.0 * width + width + 2.0 * width + 2.0 * static_cast<double>(config.ffn);
+  const double activations =
+      2.0 * width + 3.0 * width + width + 2.0 * width + static_cast<double>(config.ffn_matrices() * config.ffn);
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));
@@ -182,7 +189,7 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
 
 double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {
   const auto width = static_cast<double>(config.width);
-  const double branch = std::max(4.0 * width, 2.0 * static_cast<double>(config.ffn)) + 2.0 * width;
+  const double branch = std::max(4.0 * width, static_cast<double>(config.ffn_matrices() * config.ffn)) + 2.0 * width;
   const double row = branch * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float);
   return static_cast<double>(sample.patches) * row;
 }

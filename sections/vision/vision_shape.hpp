@@ -31,10 +31,11 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 [[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
 
 /// Returns the FLOPs of a forward pass for a sample with P rows in all images, P / images in each:
-///   2 P 3 patch^2 C                              patch embedding
-///   per layer that is computed
-///              2 P C (4 C + 2 F)                 matrix products
-///              2 * 2 * P (P / images) C          scores and their product with the values, all pairs of an image
+///   2 P 3 patch^2 times C                        patch embedding
+///   per layer that is computed, with m = 2, or 3 if it is gated
+///              2 P C (4 C + m F)                 matrix products
+///              2 * 2 * P (P / images) C          scores and their product with the values, all pairs of an image; at
+///                                                most window^2 pairs a row in a layer with windows
 /// Norms, positions and pointwise work are left out. `config` must be resolved.
 [[nodiscard]] double vision_flops(const VisionConfig& config, const SampleShape& sample);
 /// Returns the first of these terms.
@@ -45,6 +46,11 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
                                   std::int64_t recompute = 0);
 /// Returns the bytes that a pass holds temporarily for a layer's values and gradients.
 [[nodiscard]] double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
+
+/// Returns the port of a tapped layer, counted from 0: "features_1" for the first.
+[[nodiscard]] inline std::string tap_name(const char* port, std::size_t tap) {
+  return std::string(port) + "_" + std::to_string(tap + 1);
+}
 
 /// Returns the number of elements in a patch, (channel, row, column).
 [[nodiscard]] inline std::int64_t patch_columns(const VisionConfig& config) {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records the settings that transformers gives to vision-language models whose config.json leaves keys out.
 
-Usage: record_vision_defaults.py FILE. Writes a list of {"config": keys of a file, "expected": its settings}.
+Usage: record_vision_defaults.py FILE. Writes lists of {"config": keys of a file, "expected": its settings}: `cases`, and
+`native`, of encoders for images of any size.
 """
 
 import json
@@ -16,6 +17,21 @@ SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediat
          "hidden_act", "layer_norm_eps")
 CONNECTOR = ("vision_feature_layer", "vision_feature_select_strategy", "projector_hidden_act",
              "multimodal_projector_bias", "scale_factor", "vision_aspect_ratio", "image_grid_pinpoints")
+
+
+NATIVE = ("depth", "num_heads", "patch_size", "temporal_patch_size", "spatial_merge_size", "hidden_act", "window_size",
+          "fullatt_block_indexes", "deepstack_visual_indexes", "num_position_embeddings", "rope_parameters")
+
+
+def native(model, **vision):
+    """Returns a file of an encoder for images of any size, and its settings."""
+    keys = {"model_type": model, "text_config": {"hidden_size": 3584, "num_attention_heads": 28}, **vision}
+    config = AutoConfig.for_model(**json.loads(json.dumps(keys)))
+    of = config.vision_config
+    found = {key: getattr(of, key) for key in NATIVE if hasattr(of, key)}
+    found["width"] = of.embed_dim if model == "qwen2_vl" else of.hidden_size
+    found["ffn"] = of.embed_dim * of.mlp_ratio if model == "qwen2_vl" else of.intermediate_size
+    return {"config": keys, "expected": {**found, "image_token": config.image_token_id}}
 
 
 def expected(keys):
@@ -48,8 +64,11 @@ def main(file):
     """Writes the file."""
     recorded = [{"config": case, "expected": expected(case)} for case in cases()]
     lines = ",\n".join(json.dumps(case) for case in recorded)
+    models = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+    others = [native(model, **given) for model in models for given in ({}, {"vision_config": {"model_type": model, "depth": 30}})]
+    natives = ",\n".join(json.dumps(case) for case in others)
     with open(file, "w", encoding="utf-8") as out:
-        out.write(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n]}}\n')
+        out.write(f'{{"transformers": "{transformers.__version__}", "cases": [\n{lines}\n], "native": [\n{natives}\n]}}\n')
 
 
 if __name__ == "__main__":

@@ -47,6 +47,31 @@ constexpr std::string_view onevision = R"({
     "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 26, "patch_size": 14,
     "vision_use_head": false}, "vision_feature_layer": -1, "vision_feature_select_strategy": "full"})";
 
+// As published for Qwen/Qwen2.5-VL-3B-Instruct and Qwen/Qwen3-VL-2B-Instruct (relevant keys only).
+constexpr std::string_view windowed = R"({
+  "architectures": ["Qwen2_5_VLForConditionalGeneration"], "attention_dropout": 0.0, "bos_token_id": 151643,
+  "eos_token_id": 151645, "vision_start_token_id": 151652, "vision_end_token_id": 151653, "vision_token_id": 151654,
+  "image_token_id": 151655, "video_token_id": 151656, "hidden_act": "silu", "hidden_size": 2048,
+  "initializer_range": 0.02, "intermediate_size": 11008, "max_position_embeddings": 128000, "max_window_layers": 70,
+  "model_type": "qwen2_5_vl", "num_attention_heads": 16, "num_hidden_layers": 36, "num_key_value_heads": 2,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true,
+  "torch_dtype": "bfloat16", "use_cache": true, "use_sliding_window": false,
+  "vision_config": {"depth": 32, "hidden_act": "silu", "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+    "in_chans": 3, "out_hidden_size": 2048, "patch_size": 14, "spatial_merge_size": 2, "spatial_patch_size": 14,
+    "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31], "tokens_per_second": 2, "temporal_patch_size": 2},
+  "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "vocab_size": 151936})";
+constexpr std::string_view tapped = R"({
+  "architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 151655, "model_type": "qwen3_vl",
+  "text_config": {"head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144, "model_type": "qwen3_vl_text",
+    "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+    "rope_scaling": {"mrope_interleaved": true, "mrope_section": [24, 20, 20], "rope_type": "default"},
+    "rope_theta": 5000000, "vocab_size": 151936}, "tie_word_embeddings": true, "video_token_id": 151656,
+  "vision_config": {"deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_act": "gelu_pytorch_tanh",
+    "hidden_size": 1024, "in_channels": 3, "initializer_range": 0.02, "intermediate_size": 4096,
+    "model_type": "qwen3_vl", "num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": 2048,
+    "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2},
+  "vision_end_token_id": 151653, "vision_start_token_id": 151652})";
+
 VisionPart part_of(std::string_view text) {
   return parse_vision_part(text, "config.json").value_or_throw();
 }
@@ -118,6 +143,75 @@ TEST(VisionPart, of_a_onevision_takes_the_stream_before_the_last_norm_and_fits_i
   EXPECT_EQ(part.projector.tile_rows, 0);
 }
 
+TEST(VisionPart, of_a_qwen2_5_vl_has_windows_and_a_norm_before_blocks_are_joined) {
+  const VisionPart part = part_of(windowed);
+  VisionConfig encoder;
+  encoder.layers = 32;
+  encoder.width = 1280;
+  encoder.heads = 16;
+  encoder.ffn = 3420;
+  encoder.patch = 14;
+  encoder.stored = encoder.rms_norm = encoder.gated = encoder.fused_qkv = true;
+  encoder.last_norm = encoder.patch_bias = false;
+  encoder.positions = PatchPositions::none;
+  encoder.activation = GeluKind::quick;
+  encoder.rope_theta = 10000;
+  encoder.times = 2;
+  encoder.window = 8;
+  encoder.full_layers = {7, 15, 23, 31};
+  EXPECT_EQ(part.encoder, encoder);
+  ProjectorConfig projector;
+  projector.vision_width = 1280;
+  projector.width = 2048;
+  projector.join = 4;
+  projector.hidden = 5120;
+  projector.activation = GeluKind::erf;
+  projector.norm = FeatureNorm::before_join;
+  projector.rms_norm = true;
+  EXPECT_EQ(part.projector, projector);
+  EXPECT_EQ(part.image_token, 151655);
+}
+
+TEST(VisionPart, of_a_qwen3_vl_has_a_table_for_all_sizes_and_taps) {
+  const VisionPart part = part_of(tapped);
+  EXPECT_EQ(part.encoder.positions, PatchPositions::interpolated);
+  EXPECT_EQ(part.encoder.columns, 48);
+  EXPECT_EQ(part.encoder.max_patches, 2304);
+  EXPECT_TRUE(part.encoder.patch_bias);
+  EXPECT_EQ(part.encoder.taps, (std::vector<std::int64_t>{5, 11, 17}));
+  EXPECT_EQ(part.projector.taps, 3);
+  EXPECT_EQ(part.projector.hidden, 4096);
+  EXPECT_FALSE(part.projector.rms_norm);
+}
+
+TEST(VisionPart, takes_absent_keys_of_native_encoders_from_their_classes) {  // VP-2
+  const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/model/references/vision_defaults.json";
+  const json recorded = json::parse(read_text(file).value_or_throw());
+  ASSERT_EQ(recorded["native"].size(), 6U);
+  for (const json& each : recorded["native"]) {
+    SCOPED_TRACE(each["config"].dump());
+    const VisionPart part = part_of(each["config"].dump());
+    const json& expected = each["expected"];
+    EXPECT_EQ(part.encoder.layers, expected["depth"]);
+    EXPECT_EQ(part.encoder.width, expected["width"]);
+    EXPECT_EQ(part.encoder.heads, expected["num_heads"]);
+    EXPECT_EQ(part.encoder.ffn, expected["ffn"]);
+    EXPECT_EQ(part.encoder.patch, expected["patch_size"]);
+    EXPECT_EQ(part.encoder.times, expected["temporal_patch_size"]);
+    EXPECT_EQ(part.encoder.gated, expected["hidden_act"] == "silu");
+    EXPECT_EQ(part.encoder.rope_theta, expected["rope_parameters"]["rope_theta"]);
+    const std::int64_t side = expected["spatial_merge_size"], pixels = expected.value("window_size", 0);
+    EXPECT_EQ(part.projector.join, side * side);
+    EXPECT_EQ(part.encoder.window, pixels / side / part.encoder.patch * side);
+    EXPECT_EQ(part.encoder.taps, expected.value("deepstack_visual_indexes", std::vector<std::int64_t>{}));
+    EXPECT_EQ(part.encoder.max_patches, expected.value("num_position_embeddings", 0));
+    std::vector<std::int64_t> full = expected.value("fullatt_block_indexes", std::vector<std::int64_t>{});
+    std::erase_if(full, [&](std::int64_t layer) { return layer >= part.encoder.layers; });
+    EXPECT_EQ(part.encoder.full_layers, full);
+    EXPECT_EQ(part.image_token, expected["image_token"]);
+  }
+}
+
 TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
   const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/model/references/vision_defaults.json";
   const json recorded = json::parse(read_text(file).value_or_throw());
@@ -159,7 +253,7 @@ TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
 }
 
 TEST(VisionPart, refuses_every_unknown_key_by_name) {  // VP-1
-  for (const std::string_view text : {llava, smolvlm, onevision}) {
+  for (const std::string_view text : {llava, smolvlm, onevision, tapped}) {
     EXPECT_EQ(part_refusal(text), "accepted");
     EXPECT_THAT(part_refusal(with_key(text, "\"strange_scale\": 2")), HasSubstr("strange_scale = 2 is unknown here"));
     EXPECT_THAT(part_refusal(replaced(text, "\"vision_config\": {", "\"vision_config\": {\"strange_scale\": 2, ")),
@@ -192,12 +286,29 @@ TEST(VisionPart, refuses_variants_that_would_be_computed_wrongly) {
               HasSubstr("scale_factor: 3 does not divide the 32 patches"));
   EXPECT_THAT(part_refusal(replaced(onevision, "anyres_max_9", "anyres")), HasSubstr("only anyres_max_K is"));
   EXPECT_THAT(part_refusal(replaced(onevision, "[384, 768]", "[384]")), HasSubstr("expected a height and a width"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "\"window_size\": 112", "\"window_size\": 20")),
+              HasSubstr("vision_config.window_size: smaller than a block of patches, 28 pixels"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "[7, 15, 23, 31]", "[7, 15, 32]")), HasSubstr("from 0 to 31"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "[7, 15, 23, 31]", "[7, 15, 15]")),
+              HasSubstr("fullatt_block_indexes[2] = 15 is not above the layer before it"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "\"out_hidden_size\": 2048", "\"out_hidden_size\": 1024")),
+              HasSubstr("out_hidden_size: 1024 differs from the language model's width, 2048"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "\"in_chans\": 3", "\"in_chans\": 4")), HasSubstr("only 3 is"));
+  EXPECT_THAT(part_refusal(replaced(windowed, "\"vision_config\": {", "\"vision_config\": {\"strange\": 2, ")),
+              HasSubstr("vision_config.strange = 2 is unknown here"));
+  EXPECT_THAT(part_refusal(replaced(tapped, "2304", "2305")), HasSubstr("only a square number is"));
+  EXPECT_THAT(part_refusal(replaced(tapped, "\"deepstack_visual_indexes\": [5, 11, 17], ", "")),
+              HasSubstr("is absent, and its default, 8, 16, 24, is beyond the 24 layers"));
+  EXPECT_THAT(part_refusal(replaced(tapped, "\"hidden_size\": 1024", "\"hidden_size\": 1032")),
+              HasSubstr("num_heads: 16 heads divide the width 1032"));
 }
 
 TEST(VisionPart, is_also_found_by_the_readers_of_encoders_and_projectors) {
   EXPECT_EQ(parse_hf_vision_config(llava, "c").value_or_throw(), part_of(llava).encoder);
   EXPECT_EQ(parse_hf_projector_config(smolvlm, "c").value_or_throw(), part_of(smolvlm).projector);
-  for (const char* type : {"llava", "llava_onevision", "smolvlm", "idefics3"}) EXPECT_TRUE(has_vision_part(type));
+  for (const char* type : {"llava", "llava_onevision", "smolvlm", "idefics3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}) {
+    EXPECT_TRUE(has_vision_part(type));
+  }
   EXPECT_FALSE(has_vision_part("gemma3"));
 }
 

@@ -14,13 +14,16 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
              complete vision-language models as saved by transformers: tokens, targets, offsets, pixels and places of the
              encoder's rows (class rows with zeros; blocks of joined patches), patch_offsets, visual_offsets, logits
              (M, V), loss, gradient.<stored name> of the loss; names.json has the modules' name of each stored tensor;
-             of onevision also image_sizes (N, 2) = (height, width) and image_offsets (S + 1)
-All fp32. gradient.<name> has an entry for each stored tensor that has a gradient.
+             of onevision also image_sizes (N, 2) = (height, width) and image_offsets (S + 1); of the models with
+             images of any size also marks (M, 4) = three positions and the end of attention, visual (V, C) and
+             visual_1, ... of the decoder's rows, with gradient.visual, ... of the loss
+All fp32. With arguments, only these models of image_text are recorded. gradient.<name> has an entry for each stored tensor that has a gradient.
 """
 import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import torch
@@ -197,6 +200,18 @@ def fitted_tiles(sizes, settings):
     return [image_size_to_num_patches(list(size), pins, side) for size in sizes]
 
 
+def save_folder(model, folder):
+    """Saves a model, and returns the modules' name of each stored tensor."""
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as raw:
+        model.save_pretrained(raw, save_original_format=False)
+        names = matched(tensors(folder), tensors(raw))
+    (folder / "names.json").write_text(json.dumps(names, indent=1, sort_keys=True) + "\n")
+    return names
+
+
 def record_whole(name):
     torch.manual_seed(12)
     family, settings = WHOLE[name]
@@ -205,13 +220,7 @@ def record_whole(name):
         AutoConfig.for_model(family, **json.loads(json.dumps(settings))), dtype=torch.float32).eval()
     randomise_vision(model)
     folder = ROOT / "image_text" / name
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as raw:
-        model.save_pretrained(raw, save_original_format=False)
-        names = matched(tensors(folder), tensors(raw))
-    (folder / "names.json").write_text(json.dumps(names, indent=1, sort_keys=True) + "\n")
+    names = save_folder(model, folder)
     merge = settings.get("scale_factor", 1)
     each = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 // merge ** 2
     tokens, logits, pixels, places, all_tiles, visual = [], [], [], [], [], []
@@ -261,7 +270,98 @@ def record_whole(name):
     print(f"{name}: loss {loss.item():.6f}")
 
 
+MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+IDS = {"image_token_id": IMAGE_TOKEN, "video_token_id": IMAGE_TOKEN - 1, "vision_start_token_id": 3,
+       "vision_end_token_id": 4}
+NATIVE_TOWER = {"depth": 3, "num_heads": 2, "patch_size": 2}
+NATIVE = {
+    "qwen2_vl": ("qwen2_vl", {"text_config": {**TEXT, "rope_parameters": MROPE}, **IDS,
+                              "vision_config": {**NATIVE_TOWER, "embed_dim": 16, "hidden_size": 16, "mlp_ratio": 2}}),
+    # Windows of 4 x 4 patches, in all layers but the second.
+    "qwen2_5_vl": ("qwen2_5_vl", {"text_config": {**TEXT, "rope_parameters": MROPE}, **IDS,
+                                  "vision_config": {**NATIVE_TOWER, "hidden_size": 16, "out_hidden_size": 16,
+                                                    "intermediate_size": 20, "window_size": 8,
+                                                    "fullatt_block_indexes": [1]}}),
+    "qwen3_vl": ("qwen3_vl", {"text_config": {**TEXT, "num_hidden_layers": 3, "head_dim": 8,
+                                              "rope_parameters": {**MROPE, "mrope_interleaved": True}}, **IDS,
+                              "vision_config": {**NATIVE_TOWER, "hidden_size": 8, "out_hidden_size": 16,
+                                                "intermediate_size": 12, "num_position_embeddings": 25,
+                                                "deepstack_visual_indexes": [0, 1]}}),
+}
+GRIDS = (((6, 10), (4, 2)), (), ((2, 14),), ((8, 6),))  # patches of each sample's images, rows and columns
+
+
+def native_rows(rows, columns, merge=2):
+    """Returns the places of an image's patches, in blocks."""
+    return [(block_row + row, block_column + column) for block_row in range(0, rows, merge)
+            for block_column in range(0, columns, merge) for row in range(merge) for column in range(merge)]
+
+
+def record_native(name):
+    torch.manual_seed(13)
+    family, settings = NATIVE[name]
+    model = AutoModelForImageTextToText.from_config(
+        AutoConfig.for_model(family, **json.loads(json.dumps(settings))), dtype=torch.float32).eval()
+    randomise_vision(model)
+    folder = ROOT / "image_text" / name
+    names = save_folder(model, folder)
+    made = []  # the decoder's rows of each sample with images, by kind
+
+    def keep(_module, _inputs, output):
+        made.append([output.pooler_output, *(getattr(output, "deepstack_features", None) or [])])
+        for rows in made[-1]:
+            rows.retain_grad()
+
+    model.model.visual.register_forward_hook(keep)
+    patch = NATIVE_TOWER["patch_size"]
+    tokens, logits, pixels, places, marks = [], [], [], [], []
+    for grids in GRIDS:
+        words = [torch.randint(5, IMAGE_TOKEN - 1, (2,)) for _ in range(len(grids) + 1)]
+        sample = torch.cat([piece for word, (rows, columns) in zip(words, grids)
+                            for piece in (word, torch.tensor([3] + [IMAGE_TOKEN] * (rows * columns // 4) + [4]))]
+                           + words[len(grids):])[None]
+        given = {}
+        positions = torch.arange(sample.shape[1]).expand(3, -1)
+        if grids:
+            seen = torch.randn(sum(rows * columns for rows, columns in grids), 3, patch * patch)
+            sizes = torch.tensor([(1, rows, columns) for rows, columns in grids])
+            types = (sample == IMAGE_TOKEN).int()
+            # A still counts in both frames.
+            given = {"pixel_values": seen[:, :, None].expand(-1, -1, 2, -1).reshape(len(seen), -1),
+                     "image_grid_thw": sizes, "mm_token_type_ids": types}
+            positions = model.model.get_rope_index(sample, types, image_grid_thw=sizes)[0][:, 0]
+            pixels.append(seen.reshape(len(seen), -1))
+            places += [(image, *place) for image, grid in enumerate(grids) for place in native_rows(*grid)]
+        logits.append(model(input_ids=sample, **given).logits[0])
+        tokens.append(sample[0])
+        marks.append(torch.cat([positions.T, torch.arange(1, sample.shape[1] + 1)[:, None]], 1).int())
+    lengths = [len(sample) for sample in tokens]
+    tokens, logits = torch.cat(tokens).int(), torch.cat(logits)
+    targets = torch.randint(0, TEXT["vocab_size"], tokens.shape, dtype=torch.int32)
+    targets[tokens == IMAGE_TOKEN] = -1
+    targets[-1] = -1
+    loss = cross_entropy(logits, targets)
+    loss.backward()
+    tokens[tokens == IMAGE_TOKEN] = -1
+    patches = [sum(rows * columns for rows, columns in grids) for grids in GRIDS]
+    expected = {"tokens": tokens, "targets": targets, "offsets": offsets(lengths), "pixels": torch.cat(pixels),
+                "places": torch.tensor(places, dtype=torch.int32), "logits": logits.detach().contiguous(),
+                "loss": loss.detach().reshape(1), "patch_offsets": offsets(patches),
+                "visual_offsets": offsets([count // 4 for count in patches]), "marks": torch.cat(marks)}
+    for kind, rows in enumerate(zip(*made)):
+        port = "visual" if kind == 0 else f"visual_{kind}"
+        expected[port] = torch.cat(rows).detach().contiguous()
+        expected[f"gradient.{port}"] = torch.cat([each.grad for each in rows]).contiguous()
+    stored = {raw: hub for hub, raw in names.items()}
+    save_file(expected | gradients(model, stored.__getitem__), folder / "expected.safetensors")
+    print(f"{name}: loss {loss.item():.6f}")
+
+
 def main():
+    if len(sys.argv) > 1:
+        for name in sys.argv[1:]:
+            (record_whole if name in WHOLE else record_native)(name)
+        return
     assert max(LENGTHS) <= POSITIONS
     record_siglip()
     record_projector()
@@ -270,6 +370,8 @@ def main():
         record_decoder(f"vision_language_{family}", build(family == "gpt2"))
     for name in WHOLE:
         record_whole(name)
+    for name in NATIVE:
+        record_native(name)
 
 
 if __name__ == "__main__":
