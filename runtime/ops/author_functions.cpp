@@ -55,6 +55,14 @@ Block samples_of_rows(Tape& tape, const SequenceLayout& layout) {
   return tape.indices(samples);
 }
 
+/// Computes to (1, C) += the dot products of equal columns, a (M, C) with b (M, C).
+void add_column_dots(Tape& tape, const Tensor& a, const Tensor& b, const Tensor& to) {
+  const Block products = tape.scratch(a.shape(), DType::f32);
+  tape.ops().run(Multiply{.a = a, .b = b, .out = products.tensor()});
+  const Block first = tape.indices(std::vector<std::int32_t>(static_cast<std::size_t>(a.rows()), 0));
+  tape.ops().run(IndexAdd{.rows = products.tensor(), .index = first.tensor().span<std::int32_t>(), .to = to});
+}
+
 /// Returns host values as (M, 1) f32 in memory of the table.
 Block column(Tape& tape, const std::vector<float>& values) {
   Block block = tape.scratch({static_cast<std::int64_t>(values.size()), 1}, DType::f32);
@@ -64,6 +72,20 @@ Block column(Tape& tape, const std::vector<float>& values) {
 
 }  // namespace
 
+Var mul(Tape& tape, const Var& x, Parameter& factors) {
+  const Tensor row = factors.value().reshaped({1, factors.value().elements()});
+  check_factors(x.value(), row);
+  Var y = tape.output(x.value().shape(), x.value().dtype(), x.needs_gradient() || factors.trained());
+  tape.ops().run(Multiply{.a = x.value(), .b = row, .out = y.value()});
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, y, row, &factors] {
+    if (factors.trained()) add_column_dots(tape, y.gradient(), x.value(), factors.gradient().reshaped(row.shape()));
+    add_gradient_of(tape, x,
+                    [&](const Tensor& dx) { tape.ops().run(Multiply{.a = y.gradient(), .b = row, .out = dx}); });
+  });
+  return y;
+}
+
 Var mul(Tape& tape, const Var& a, const Var& b) {
   check_factors(a.value(), b.value());
   Var y = tape.output(a.value().shape(), a.value().dtype(), a.needs_gradient() || b.needs_gradient());
@@ -72,13 +94,18 @@ Var mul(Tape& tape, const Var& a, const Var& b) {
   tape.record(y, [&tape, a, b, y] {
     add_gradient_of(tape, a,
                     [&](const Tensor& da) { tape.ops().run(Multiply{.a = y.gradient(), .b = b.value(), .out = da}); });
-    if (b.value().columns() == a.value().columns()) {
+    if (b.value().elements() == a.value().elements()) {
       return add_gradient_of(
           tape, b, [&](const Tensor& db) { tape.ops().run(Multiply{.a = y.gradient(), .b = a.value(), .out = db}); });
     }
     if (!b.needs_gradient()) return;
     const Block db = tape.scratch(b.value().shape(), DType::f32);
-    tape.ops().run(RowDot{.a = y.gradient(), .b = a.value(), .y = db.tensor()});
+    if (b.value().columns() == 1) {
+      tape.ops().run(RowDot{.a = y.gradient(), .b = a.value(), .y = db.tensor()});
+    } else {
+      tape.ops().zero(db.tensor());
+      add_column_dots(tape, y.gradient(), a.value(), db.tensor());
+    }
     tape.add_gradient(b, db);
   });
   return y;

@@ -11,8 +11,13 @@
 
 namespace maestro {
 
-/// Returns a b, elementwise, (M, C) of a's dtype. b is (M, C), or (M, 1): a factor for each row.
+class Parameter;
+
+/// Returns a b, elementwise, (M, C) of a's dtype. b is (M, C); or (M, 1), a factor for each row; or (1, C), for each
+/// column.
 Var mul(Tape& tape, const Var& a, const Var& b);
+/// Returns x (M, C) times `factors` (C), one for each column, of x's dtype.
+Var mul(Tape& tape, const Var& x, Parameter& factors);
 /// Returns factor x, of x's dtype.
 Var scale(Tape& tape, const Var& x, double factor);
 /// Returns a - b, (M, C) f32.

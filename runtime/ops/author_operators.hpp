@@ -19,10 +19,10 @@ struct Scale {
   double factor = 1;
 };
 
-/// out = a b, elementwise; with a single column b has a factor for each row.
+/// out = a b, elementwise; b may have a single column, a factor for each row, or a single row, one for each column.
 struct Multiply {
   Tensor a{};    ///< (M, C)
-  Tensor b{};    ///< (M, C) or (M, 1)
+  Tensor b{};    ///< (M, C), (M, 1) or (1, C)
   Tensor out{};  ///< (M, C); may be a, or b of the same shape
 };
 

@@ -246,9 +246,12 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
 }
 
 void check_factors(const Tensor& a, const Tensor& b) {
-  const bool of_rows = b.columns() == 1 && b.rows() == a.rows() && is_float(a) && is_float(b);
-  if (of_rows || same_rows_and_columns(a, b)) return check_pair("mul", a, of_rows ? a : b);
-  fail("mul", "b must have the shape of a, or a single column with a factor for each row", {{"a", a}, {"b", b}});
+  const bool of_rows = b.columns() == 1 && b.rows() == a.rows();
+  const bool of_columns = b.rows() == 1 && b.columns() == a.columns();
+  const bool factors = (of_rows || of_columns) && is_float(a) && is_float(b);
+  if (factors || same_rows_and_columns(a, b)) return check_pair("mul", a, factors ? a : b);
+  fail("mul", "b must have the shape of a, a single column with a factor for each row, or a single row",
+       {{"a", a}, {"b", b}});
 }
 
 void check_samples(const char* op, const Tensor& x, const SequenceLayout& layout) {

@@ -281,7 +281,8 @@ OperatorCall call_of(const Scale& op, bool) {
 }
 template <>
 OperatorCall call_of(const Multiply& op, bool) {
-  return pointwise("multiply", op.a, 1, {op.a, op.b, op.out}, op.b.columns() == op.a.columns() ? 0 : 1);
+  const bool by_element = op.b.elements() == op.a.elements();
+  return pointwise("multiply", op.a, 1, {op.a, op.b, op.out}, by_element ? 0 : op.b.columns() == 1 ? 1 : 2);
 }
 template <>
 OperatorCall call_of(const Curved& op, bool) {

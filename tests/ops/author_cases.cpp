@@ -74,6 +74,29 @@ struct MultiplyRowsCase final : OperatorCase {
   }
 };
 
+/// A factor for each column, an f32 parameter such as a layer's scale.
+struct MultiplyColumnsCase final : OperatorCase {
+  std::string name() const override { return "multiply_columns"; }
+  std::vector<Operand> operands(Size size) const override {
+    return {{"a", {size.rows, size.columns}, Storage::act}, {"b", {1, size.columns}, Storage::f32}};
+  }
+  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
+  Values reference(Size size, const std::vector<Values>& in) const override {
+    Values y = in[0];
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] *= in[1][i % count(1, size.columns)];
+    return y;
+  }
+  void forward(Call& c) const override { c.ops.run(Multiply{.a = c.operands[0], .b = c.operands[1], .out = c.result}); }
+  void backward(Call& c) const override {
+    c.ops.run(Multiply{.a = c.dresult, .b = c.operands[1], .out = c.gradients[0]});
+    OwnedTensor products(DType::f32, {c.size.rows, c.size.columns});
+    c.ops.run(Multiply{.a = c.dresult, .b = c.operands[0], .out = products});
+    const std::vector<std::int32_t> first(count(c.size.rows, 1), 0);
+    c.ops.zero(c.gradients[1]);
+    c.ops.run(IndexAdd{.rows = products, .index = first, .to = c.gradients[1]});
+  }
+};
+
 struct CurveCase final : OperatorCase {
   explicit CurveCase(Curve of) : curve(of) {}
   Curve curve;
@@ -205,6 +228,7 @@ std::vector<std::shared_ptr<const OperatorCase>> author_cases() {
   return {std::make_shared<ScaleCase>(),
           std::make_shared<MultiplyCase>(),
           std::make_shared<MultiplyRowsCase>(),
+          std::make_shared<MultiplyColumnsCase>(),
           std::make_shared<CurveCase>(Curve::sigmoid),
           std::make_shared<CurveCase>(Curve::tanh),
           std::make_shared<SoftmaxCase>(false),

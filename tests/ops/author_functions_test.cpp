@@ -84,10 +84,11 @@ class AuthorFunctions : public ::testing::Test {
   Arena arena_;
 };
 
-TEST_F(AuthorFunctions, products_take_equal_shapes_or_a_factor_for_each_row) {
+TEST_F(AuthorFunctions, products_take_equal_shapes_or_a_factor_for_each_row_or_column) {
   const Make product = [](Tape& tape, const Var& a, const Var& b) { return mul(tape, a, b); };
   check_gradients(product, random({3, 5}), random({3, 5}));
   check_gradients(product, random({3, 5}), random({3, 1}));
+  check_gradients(product, random({3, 5}), random({1, 5}));
   check_gradients([](Tape& tape, const Var& a, const Var&) { return mul(tape, a, a); }, random({3, 5}), random({1, 1}));
 }
 

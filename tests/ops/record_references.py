@@ -156,6 +156,10 @@ def multiply_rows(g, rows, columns):
     return {"a": exact(g, rows, columns), "b": exact(g, rows, 1)}, lambda v: v["a"] * v["b"]
 
 
+def multiply_columns(g, rows, columns):
+    return {"a": exact(g, rows, columns), "b": exact(g, 1, columns)}, lambda v: v["a"] * v["b"]
+
+
 def sigmoid(g, rows, columns):
     return {"x": exact(g, rows, columns)}, lambda v: torch.sigmoid(v["x"])
 
@@ -196,6 +200,7 @@ def record_operators():
     record_each(g, (scale, multiply, multiply_rows, sigmoid, tanh, softmax, log_softmax, row_dot, cosine, columns), tensors,
                 notes)
     record_each(g, (erf_gelu, quick_gelu), tensors, notes)
+    record_each(g, (multiply_columns,), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

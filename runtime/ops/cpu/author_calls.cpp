@@ -16,10 +16,14 @@ void CpuOperatorTable::run(const Scale& op) const {
 }
 
 void CpuOperatorTable::run(const Multiply& op) const {
-  assert(op.a.elements() == op.out.elements() && op.a.rows() == op.b.rows());
-  if (op.b.columns() == op.a.columns()) {
+  assert(op.a.elements() == op.out.elements());
+  if (op.b.elements() == op.a.elements()) {
     return author_kernels(isa_).multiply(in(op.a), in(op.b), out(op.out), op.a.elements());
   }
+  if (op.b.rows() == 1 && op.b.columns() == op.a.columns()) {
+    return author_kernels(isa_).multiply_columns(in(op.a), in(op.b), out(op.out), op.a.rows(), op.a.columns());
+  }
+  assert(op.a.rows() == op.b.rows());
   assert(op.b.columns() == 1);
   author_kernels(isa_).multiply_rows(in(op.a), in(op.b), out(op.out), op.a.rows(), op.a.columns());
 }

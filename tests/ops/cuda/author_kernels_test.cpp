@@ -57,11 +57,11 @@ TEST_F(AuthorKernels, scales_and_curves_with_their_gradients) {
   });
 }
 
-TEST_F(AuthorKernels, products_by_element_and_by_row) {
+TEST_F(AuthorKernels, products_by_element_by_row_and_by_column) {
   for_all([&](std::int64_t rows, std::int64_t columns, DType left, DType right) {
     const Pair a = both(left, {rows, columns});
-    for (const std::int64_t wide : {columns, std::int64_t{1}}) {
-      const Pair b = both(right, {rows, wide});
+    for (const Shape& shape : {Shape{rows, columns}, Shape{rows, 1}, Shape{1, columns}}) {
+      const Pair b = both(right, shape);
       const Pair out = result(left, {rows, columns});
       reference_.run(Multiply{.a = a.host, .b = b.host, .out = out.host});
       run([&] { multiply(at_, {.a = a.device, .b = b.device, .out = out.device}); });

@@ -52,6 +52,10 @@ void multiply_rows(In a, In b, Out out, std::int64_t rows, std::int64_t columns)
   });
 }
 
+void multiply_columns(In a, In b, Out out, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row) multiply(at(a, row * columns), b, at(out, row * columns), columns);
+}
+
 void sigmoid_of(In x, Out y, std::int64_t count) {
   map(x, y, count, [](Vec v) { return sigmoid(v); });
 }
@@ -172,6 +176,7 @@ void cosine_backward(const CosineGradient& call) {
 const AuthorKernels author_kernels = {.scale = scale,
                                       .multiply = multiply,
                                       .multiply_rows = multiply_rows,
+                                      .multiply_columns = multiply_columns,
                                       .sigmoid = sigmoid_of,
                                       .sigmoid_backward = sigmoid_backward,
                                       .tanh = tanh,

@@ -56,16 +56,17 @@ void scale(const Launch& at, const Scale& op) {
 }
 
 void multiply(const Launch& at, const Multiply& op) {
-  assert(op.a.rows() == op.b.rows());
-  if (op.a.columns() == op.b.columns()) return map_two<MultiplyOp>(at, "multiply", op.a, op.b, op.out);
-  assert(op.b.columns() == 1);
+  if (op.a.elements() == op.b.elements()) return map_two<MultiplyOp>(at, "multiply", op.a, op.b, op.out);
+  const bool of_columns = op.b.rows() == 1 && op.b.columns() == op.a.columns();
+  assert(of_columns || (op.b.columns() == 1 && op.a.rows() == op.b.rows()));
   with_types(op.a, op.b, [&](auto left, auto right) {
     with_type(op.out.dtype(), [&](auto to) {
       using A = typename decltype(left)::type;
       using B = typename decltype(right)::type;
       using Out = typename decltype(to)::type;
-      launch_rows(at, "multiply_rows", op.a.rows(), op.a.columns(),
-                  MultipliedRows<A, B, Out>{op.a.data<A>(), op.b.data<B>(), op.out.data<Out>(), op.a.columns()});
+      launch_rows(
+          at, "multiply_rows", op.a.rows(), op.a.columns(),
+          MultipliedRows<A, B, Out>{op.a.data<A>(), op.b.data<B>(), op.out.data<Out>(), op.a.columns(), of_columns});
     });
   });
 }

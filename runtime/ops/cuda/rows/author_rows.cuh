@@ -33,13 +33,14 @@ __device__ __forceinline__ void team_columns(int columns, const Body& body) {
 template <class A, class B, class Out>
 struct MultipliedRows {
   const A* a;
-  const B* factors;  // (M)
+  const B* factors;  // (M), or (C)
   Out* out;
   std::int64_t columns;
+  bool of_columns;
 
   __device__ void operator()(std::int64_t row, int item) const {
     const std::int64_t at = row * columns + item;
-    out[at] = from_float<Out>(to_float(a[at]) * to_float(factors[row]));
+    out[at] = from_float<Out>(to_float(a[at]) * to_float(factors[of_columns ? item : row]));
   }
 };
 
