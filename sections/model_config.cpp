@@ -116,8 +116,12 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
   all.push_back(setting("norm before the layers", &VisionConfig::pre_norm));
   all.push_back(setting("norm after the layers", &VisionConfig::last_norm));
   all.push_back(setting("bias of patches", &VisionConfig::patch_bias));
-  all.push_back({"number of layers that are run", text(ours.run_layers()), text(stored.run_layers())});
   all.push_back(setting("RMS norms", &VisionConfig::rms_norm));
+  all.push_back(setting("norms of query and key", &VisionConfig::head_norms));
+  all.push_back(setting("attention_bias", &VisionConfig::qkv_bias));
+  const auto scaled = [](const VisionConfig& config) { return text(config.branch_scale > 0); };
+  all.push_back({"factors of branches", scaled(ours), scaled(stored)});
+  all.push_back({"number of layers that are run", text(ours.run_layers()), text(stored.run_layers())});
   all.push_back(setting("gated networks", &VisionConfig::gated));
   all.push_back(setting("fused query, key and value", &VisionConfig::fused_qkv));
   all.push_back(setting("rope_theta", &VisionConfig::rope_theta));

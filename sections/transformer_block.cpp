@@ -63,8 +63,9 @@ Var branch_input(Tape& tape, Stream& stream, const Affine& norm, const NormTerms
 }
 
 /// Returns the result of a branch, (M_t, C) act.
-Var branch_result(Tape& tape, const Var& branch, const Affine& norm, const NormTerms& terms) {
-  return norm.weight == nullptr ? branch : rms_norm(tape, branch, *norm.weight, terms.epsilon, terms.offset);
+Var branch_result(Tape& tape, const Var& branch, const Affine& norm, Parameter* scale, const NormTerms& terms) {
+  const Var y = norm.weight == nullptr ? branch : rms_norm(tape, branch, *norm.weight, terms.epsilon, terms.offset);
+  return scale == nullptr ? y : mul(tape, y, *scale);
 }
 
 /// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
@@ -101,11 +102,12 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
     stream = index_select(tape, stream, wanted);
   }
   branch = linear(tape, branch, part_of(weights.attention_out, group));
-  branch = branch_result(tape, reduce_scatter_rows(tape, branch, group), weights.behind_attention, terms);
+  branch = reduce_scatter_rows(tape, branch, group);
+  branch = branch_result(tape, branch, weights.behind_attention, weights.attention_scale, terms);
   Stream middle(stream, branch);
   branch = branch_input(tape, middle, weights.ffn_norm, terms);
   branch = feed_forward(tape, all_gather_rows(tape, branch, group, rows), weights, options);
-  return {middle.sum, branch_result(tape, branch, weights.behind_ffn, terms)};
+  return {middle.sum, branch_result(tape, branch, weights.behind_ffn, weights.ffn_scale, terms)};
 }
 
 std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers) {

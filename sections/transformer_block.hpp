@@ -4,7 +4,8 @@
 //
 // The weights decide the kind of a block: a norm with a bias is a layer norm, without it an RMS norm; a feed-forward
 // network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other a GELU. Norms that are left
-// out do nothing: norms before the branches, after them (OLMo 2; Gemma 2 has both), and of query and key.
+// out do nothing: norms before the branches, after them (OLMo 2; Gemma 2 has both), and of query and key. So do factors
+// of the branches' columns.
 //
 // Over ranks (the micro-batch has M rows, a context part M_c, a rank M_t): norms and residual sums use M_t rows.
 // Before each branch the tensor group's rows are gathered, (M_c, C); its first product is cut by rows of the weight,
@@ -25,8 +26,10 @@ namespace maestro {
 /// norms and the other biases are not cut (TensorCut).
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
-  Affine behind_attention, behind_ffn;  ///< norms of the branches' results
-  Parameter* query_norm = nullptr;      ///< norms of query and key, as in HeadNorms
+  Affine behind_attention, behind_ffn;   ///< norms of the branches' results
+  Parameter* attention_scale = nullptr;  ///< (C): factors of a branch's columns (LayerScale, Touvron et al. 2021)
+  Parameter* ffn_scale = nullptr;
+  Parameter* query_norm = nullptr;  ///< norms of query and key, as in HeadNorms
   Parameter* key_norm = nullptr;
 };
 

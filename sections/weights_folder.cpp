@@ -132,6 +132,13 @@ std::vector<float> values_of(const ConstTensor& tensor) {
   return values;
 }
 
+/// Returns the shape with `count` sizes of 1 more at its start, or with as many sizes less.
+Shape with_ones(const Shape& shape, int count) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(std::max(count, 0)), 1);
+  for (int axis = std::max(-count, 0); axis < shape.rank(); ++axis) sizes.push_back(shape[axis]);
+  return Shape::of(sizes);
+}
+
 bool same_values(const ConstTensor& a, const ConstTensor& b) {
   if (a.shape() != b.shape()) return false;
   if (a.dtype() == b.dtype()) return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
@@ -209,10 +216,10 @@ Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
   for (const std::string& name : file->names()) {
     const auto indexed = index.find(name);
     if (indexed != index.end() && indexed->second != path.filename()) continue;
-    const Result<std::string> full = full_name(name, path);
+    const Result<PartName> full = full_name(name, path);
     if (!full) return full.error();
-    if (full->empty()) continue;
-    if (!places_.try_emplace(*full, Place{files_.size(), name}).second) {
+    if (full->part != part_) continue;
+    if (!places_.try_emplace(full->name, Place{files_.size(), name, full->leading_ones}).second) {
       return Error{ErrorCode::corrupt,
                    path.string() + ": tensor '" + printable(name) + "' is stored twice in this folder"};
     }
@@ -221,10 +228,10 @@ Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
   return {};
 }
 
-Result<std::string> WeightsFolder::full_name(const std::string& stored, const fs::path& file) const {
-  if (whole_.empty()) return std::string(missing_prefix(stored)) + stored;
+Result<PartName> WeightsFolder::full_name(const std::string& stored, const fs::path& file) const {
+  if (whole_.empty()) return PartName{part_, std::string(missing_prefix(stored)) + stored};
   const std::optional<PartName> found = part_name(whole_, stored);
-  if (found) return found->part == part_ ? found->name : std::string();
+  if (found) return *found;
   return Error{ErrorCode::invalid_argument, file.string() + ": tensor '" + printable(stored) +
                                                 "' belongs to no known part of a " + whole_ + " model"};
 }
@@ -241,14 +248,26 @@ Error WeightsFolder::unknown(std::string_view name) const {
                                     (nearest ? "; the nearest is '" + *nearest + "'" : "")};
 }
 
+Result<ConstTensor> WeightsFolder::own_shape(const Place& place, Result<ConstTensor> stored) const {
+  if (!stored || place.leading_ones == 0) return stored;
+  const Shape& shape = stored->shape();
+  const Shape own = with_ones(shape, -place.leading_ones);
+  if (own.rank() > 0 && with_ones(own, place.leading_ones) == shape) return stored->reshaped(own);
+  return Error{ErrorCode::invalid_argument, files_[place.file].path().string() + ": tensor '" + place.stored_name +
+                                                "' has shape " + shape.to_string() + ", expected the first " +
+                                                std::to_string(place.leading_ones) + " sizes to be 1"};
+}
+
 Result<ConstTensor> WeightsFolder::tensor(std::string_view name) const {
   const auto found = places_.find(name);
-  return found == places_.end() ? unknown(name) : files_[found->second.file].tensor(found->second.stored_name);
+  if (found == places_.end()) return unknown(name);
+  return own_shape(found->second, files_[found->second.file].tensor(found->second.stored_name));
 }
 
 Result<ConstTensor> WeightsFolder::described(std::string_view name) const {
   const auto found = places_.find(name);
-  return found == places_.end() ? unknown(name) : files_[found->second.file].described(found->second.stored_name);
+  if (found == places_.end()) return unknown(name);
+  return own_shape(found->second, files_[found->second.file].described(found->second.stored_name));
 }
 
 void WeightsFolder::release(std::string_view name) const {
@@ -259,7 +278,8 @@ void WeightsFolder::release(std::string_view name) const {
 Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vector<NamedTensor>& tensors) const {
   std::vector<Change> changes;
   const auto change = [&](const Place& place, const ConstTensor& values) {
-    changes.push_back({place.file, place.stored_name, values});
+    const Shape stored = with_ones(values.shape(), place.leading_ones);
+    changes.push_back({place.file, place.stored_name, values.reshaped(stored)});
   };
   const auto head = places_.find(head_name);
   std::string twice;  // name of a table that is stored a second time

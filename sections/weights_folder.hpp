@@ -65,14 +65,17 @@ class WeightsFolder {
   struct Place {
     std::size_t file = 0;
     std::string stored_name;
+    int leading_ones = 0;  // of the stored shape
   };
   WeightsFolder() = default;
+  /// Returns the tensor without its leading dimensions of 1.
+  [[nodiscard]] Result<ConstTensor> own_shape(const Place& place, Result<ConstTensor> stored) const;
   [[nodiscard]] Status add(const std::filesystem::path& path, const WeightMap& index);
   [[nodiscard]] Status join_tied();
   [[nodiscard]] Error unknown(std::string_view name) const;
 
-  /// Returns a stored tensor's full name; empty for another part's tensor.
-  [[nodiscard]] Result<std::string> full_name(const std::string& stored, const std::filesystem::path& file) const;
+  /// Returns a stored tensor's part and full name.
+  [[nodiscard]] Result<PartName> full_name(const std::string& stored, const std::filesystem::path& file) const;
 
   std::filesystem::path folder_;
   ModelPart part_ = ModelPart::language_model;

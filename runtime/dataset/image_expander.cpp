@@ -56,6 +56,12 @@ std::string named_token(const HfKeys& keys, const char* name, const char* absent
   return extra.find(name).text(std::string(absent));
 }
 
+std::string required_token(const HfKeys& keys, const char* name) {
+  const std::string token = named_token(keys, name, "");
+  if (token.empty()) keys.fail(name, "is missing, also in extra_special_tokens");
+  return token;
+}
+
 bool drops_a_row(const HfKeys& keys) {
   keys.require_text("vision_feature_select_strategy", "full", {"default", "full"});
   return keys.find("vision_feature_select_strategy").text(std::string("full")) == "default";
@@ -74,6 +80,14 @@ struct ImageExpander::Reader {
     Counting made;
     made.tile = keys.size("image_seq_len", of_class, 1, most_tokens);
     made.stated = "image_seq_len is " + std::to_string(made.tile) + (keys.find("image_seq_len") ? "" : " by default");
+    return made;
+  }
+  static Counting internvl(const HfKeys& keys) {
+    Counting made;
+    made.tile = keys.size("image_seq_length", 256, 1, most_tokens);
+    made.each_tile = true;
+    made.stated =
+        "image_seq_length is " + std::to_string(made.tile) + (keys.find("image_seq_length") ? "" : " by default");
     return made;
   }
   static Counting llava(const HfKeys& keys) {
@@ -101,7 +115,7 @@ struct ImageExpander::Reader {
 };
 
 std::vector<std::string> ImageExpander::model_types() {
-  return {"idefics3", "llava", "llava_onevision", "smolvlm"};
+  return {"idefics3", "internvl", "llava", "llava_onevision", "smolvlm"};
 }
 
 Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
@@ -128,14 +142,24 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
         name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
                     printable(made.placeholder_));
       }
-      const Counting counting = made.tagged_      ? Reader::tagged(keys)
-                                : type == "llava" ? Reader::llava(keys)
-                                                  : Reader::onevision(keys, encoder);
+      const Counting counting = made.tagged_         ? Reader::tagged(keys)
+                                : type == "internvl" ? Reader::internvl(keys)
+                                : type == "llava"    ? Reader::llava(keys)
+                                                     : Reader::onevision(keys, encoder);
       keys.refuse_unknown(has_no_effect);
       return counting;
     });
-    if (!made.tagged_) return made;
+    if (!made.tagged_ && !made.counting_.each_tile) return made;
     return read_file(folder / "tokenizer_config.json", [&](const HfKeys& keys) {
+      if (!made.tagged_) {
+        made.before_ = required_token(keys, "start_image_token");
+        made.after_ = required_token(keys, "end_image_token");
+        const std::string inside = required_token(keys, "context_image_token");
+        if (inside == made.placeholder_) return made;
+        keys.fail("context_image_token", printable(inside) + " differs from token " +
+                                             std::to_string(made.image_token_) + " of config.json, " +
+                                             printable(made.placeholder_));
+      }
       const bool named_here = type == "smolvlm";  // Idefics3Processor has fixed names
       constexpr const char *around = "<fake_token_around_image>", *global = "<global-img>";
       made.around_ = named_here ? named_token(keys, "fake_image_token", around) : around;
@@ -149,6 +173,7 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
 
 std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
   if (tagged_) return std::vector<std::int64_t>(plan.tiles.size(), counting_.tile);
+  if (counting_.each_tile) return {counting_.tile * std::ssize(plan.tiles)};
   const ImageSize tile = plan.tiles.front().size;
   if (counting_.patch > 0) {
     return {(tile.height / counting_.patch) * (tile.width / counting_.patch) + counting_.more};
@@ -158,7 +183,7 @@ std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
 }
 
 Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
-  ExpandedImage made{placeholder_, runs_of(plan)};
+  ExpandedImage made{before_ + placeholder_ + after_, runs_of(plan)};
   const std::int64_t tokens = std::accumulate(made.runs.begin(), made.runs.end(), std::int64_t{0});
   if (tokens != plan.visual_rows) {
     return Error{ErrorCode::invalid_argument, printable(file_) + ": processor and model disagree: an image of " +
@@ -212,7 +237,7 @@ Result<std::vector<std::int32_t>> ImageExpander::encode(std::string_view text, s
 
 std::string ImageExpander::settings() const {
   return "image token " + std::to_string(image_token_) + " " + placeholder_ + "\n" + around_ + "\n" + global_ + "\n" +
-         counting_.stated + "\n";
+         counting_.stated + "\n" + before_ + after_;
 }
 
 }  // namespace maestro

@@ -5,6 +5,7 @@
 //                       <fake_token_around_image><global-img><image>...<fake_token_around_image>
 //   llava               <image>...
 //   llava_onevision     <image>...
+//   internvl            <img><IMG_CONTEXT>...</img>
 // with as many image tokens as the decoder receives rows.
 //
 // IE-1 (same tokens): if the i-th placeholder of a template's text is replaced by the i-th image's text, the text has
@@ -68,6 +69,7 @@ class ImageExpander {
   /// The number of an image's tokens as processor_config.json states it.
   struct Counting {
     std::int64_t tile = 0;   ///< tokens of a tile; 0: not stated
+    bool each_tile = false;  ///< a run has `tile` tokens for each tile of an image
     std::int64_t patch = 0;  ///< side of a patch that is a token, pixels; 0: not stated
     std::int64_t more = 0;   ///< tokens in addition to patches
     std::string stated;      ///< keys and values, for messages
@@ -82,6 +84,8 @@ class ImageExpander {
   std::string placeholder_;
   std::string around_;  // token around a tile; tagged
   std::string global_;  // token before the uncut image; tagged
+  std::string before_;  // token before an image
+  std::string after_;   // token after an image
   Counting counting_;
 };
 

@@ -22,8 +22,9 @@ constexpr GeluName gelu_names[] = {{"gelu_pytorch_tanh", GeluKind::tanh},
 
 /// Keys that do not change an encoder's features: pooling, image settings, keys of other models.
 bool has_no_effect(std::string_view key) {
-  constexpr std::array<std::string_view, 10> names{"dropout",
+  constexpr std::array<std::string_view, 11> names{"dropout",
                                                    "encoder_no_repeat_ngram_size",
+                                                   "hidden_dropout_prob",
                                                    "initializer_factor",
                                                    "logit_scale_init_value",
                                                    "max_image_size",
@@ -33,6 +34,33 @@ bool has_no_effect(std::string_view key) {
                                                    "vision_use_head",
                                                    "vocab_size"};
   return ignored_hf_key(key) || std::ranges::find(names, key) != names.end();
+}
+
+/// Reads the side of a square: a number, or a list with the same height and width.
+std::int64_t read_side(const HfKeys& keys, std::string_view key, std::int64_t absent,
+                       std::int64_t most = HfKeys::most_size) {
+  const JsonValue value = keys.find(key);
+  if (!value || !value.json().is_array()) return keys.size(key, absent, 1, most);
+  const std::vector<JsonValue> sides = value.items();
+  if (sides.size() != 2) value.expected("a number, or a height and a width");
+  const std::int64_t side = sides[0].whole_number(1, most);
+  if (sides[1].whole_number(1, most) != side) value.refuse("is not a square, which is not supported");
+  return side;
+}
+
+void read_variants(const HfKeys& keys, VisionConfig& config) {
+  keys.require_text("norm_type", "layer_norm", {"layer_norm", "rms_norm"});
+  config.rms_norm = keys.find("norm_type").json() == "rms_norm";
+  config.qkv_bias = keys.flag("attention_bias", false);
+  config.branch_scale = keys.positive("layer_scale_init_value", 0.1);
+  config.last_norm = !keys.flag("use_mean_pooling", true);
+  keys.require_flag("use_mask_token", false);
+  keys.require_flag("use_absolute_position_embeddings", true);
+  config.head_norms = keys.flag("use_qk_norm", false);
+  constexpr double of_head_norms = 1e-6;
+  if (config.head_norms && config.norm_epsilon != of_head_norms) {
+    keys.find("layer_norm_eps").refuse("with use_qk_norm = true is not supported; only 1e-06 is");
+  }
 }
 
 }  // namespace
@@ -59,11 +87,13 @@ VisionConfig read_encoder(const HfKeys& keys, const EncoderClass& defaults) {
   config.width = keys.size("hidden_size", defaults.width);
   config.heads = keys.size("num_attention_heads", defaults.heads);
   config.ffn = keys.size("intermediate_size", defaults.ffn);
-  config.patch = keys.size("patch_size", defaults.patch);
+  config.patch = read_side(keys, "patch_size", defaults.patch);
   config.norm_epsilon = keys.positive("layer_norm_eps", defaults.norm_epsilon);
   config.init_std = keys.positive("initializer_range", 0.02);
-  config.class_row = config.pre_norm = defaults.clip;
-  config.patch_bias = !defaults.clip;
+  config.class_row = defaults.class_row;
+  config.pre_norm = defaults.pre_norm;
+  config.patch_bias = defaults.patch_bias;
+  if (defaults.variants) read_variants(keys, config);
   if (config.width % config.heads != 0) {
     keys.fail("num_attention_heads",
               std::to_string(config.heads) + " does not divide the width " + std::to_string(config.width));
@@ -73,7 +103,7 @@ VisionConfig read_encoder(const HfKeys& keys, const EncoderClass& defaults) {
 
 void read_square_table(const HfKeys& keys, const EncoderClass& defaults, VisionConfig& config) {
   constexpr std::int64_t most_side = std::int64_t{1} << 20;
-  const std::int64_t side = keys.size("image_size", defaults.image, 1, most_side) / config.patch;
+  const std::int64_t side = read_side(keys, "image_size", defaults.image, most_side) / config.patch;
   if (side < 1) keys.fail("image_size", "smaller than patch_size = " + std::to_string(config.patch));
   config.max_patches = side * side;
   config.columns = side;

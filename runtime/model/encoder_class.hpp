@@ -23,12 +23,30 @@ struct EncoderClass {
   std::int64_t patch = 16;
   GeluKind activation = GeluKind::tanh;
   double norm_epsilon = 1e-6;
-  bool clip = false;  ///< has a class row, a norm before the layers, and no patch bias
+  bool class_row = false;
+  bool pre_norm = false;
+  bool patch_bias = true;
+  bool variants = false;  ///< has InternVLVisionConfig's keys for norms, biases and factors of branches
 };
 
 inline constexpr EncoderClass siglip_class{.type = "siglip_vision_model"};
-inline constexpr EncoderClass clip_class{
-    .type = "clip_vision_model", .patch = 32, .activation = GeluKind::quick, .norm_epsilon = 1e-5, .clip = true};
+inline constexpr EncoderClass clip_class{.type = "clip_vision_model",
+                                         .patch = 32,
+                                         .activation = GeluKind::quick,
+                                         .norm_epsilon = 1e-5,
+                                         .class_row = true,
+                                         .pre_norm = true,
+                                         .patch_bias = false};
+inline constexpr EncoderClass internvl_class{.type = "internvl_vision",
+                                             .layers = 24,
+                                             .width = 1024,
+                                             .heads = 16,
+                                             .ffn = 4096,
+                                             .image = 448,
+                                             .patch = 14,
+                                             .activation = GeluKind::erf,
+                                             .class_row = true,
+                                             .variants = true};
 /// The class of SmolVLM and Idefics3, whose model_type in files varies.
 inline constexpr EncoderClass smolvlm_class{.type = "smolvlm_vision", .width = 1152, .heads = 16, .patch = 32};
 

@@ -31,6 +31,14 @@ bool ignored_hf_key(std::string_view key) {
          key.ends_with("_token_id") || dropout();
 }
 
+void refuse_own_code(const HfKeys& keys) {
+  const JsonValue type = keys.find("model_type");
+  if (type.json() != "internvl_chat") return;
+  type.refuse(
+      "is a model by code in its own folder; use the folder that transformers reads without it, such as "
+      "OpenGVLab/InternVL3-1B-hf, with model_type \"internvl\"");
+}
+
 namespace {
 
 std::string family_names() {
@@ -60,6 +68,7 @@ void refuse_multimodal(const Keys& keys, const JsonValue& type) {
 DecoderConfig decoder_of(const Keys& keys) {
   const JsonValue type = keys.find("model_type");
   if (!type) type.expected("a family");
+  refuse_own_code(keys);
   for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     if (keys.find(experts)) keys.fail(experts, "a mixture of experts is not supported");
   }
@@ -122,7 +131,10 @@ std::set<std::string> files_of(const WeightMap& map) {
 }
 
 Result<std::string> hf_model_type(std::string_view text, std::string_view where) {
-  return parse_hf_keys(text, where, [](const Keys& keys) { return keys.find("model_type").text(); });
+  return parse_hf_keys(text, where, [](const Keys& keys) {
+    refuse_own_code(keys);
+    return keys.find("model_type").text();
+  });
 }
 
 std::string vision_language_type(const fs::path& folder) {

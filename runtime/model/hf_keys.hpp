@@ -82,6 +82,9 @@ class HfKeys {
 /// Returns true for keys that do not change a forward pass without dropout.
 [[nodiscard]] bool ignored_hf_key(std::string_view key);
 
+/// Refuses a model_type whose model is code in its own folder, with the name of a folder that needs none.
+void refuse_own_code(const HfKeys& keys);
+
 /// Returns the end of a refusal for a setting that a transformers class has but ignores. If this program applied it,
 /// the model would be another.
 inline std::string not_applied_by(std::string_view architecture) {

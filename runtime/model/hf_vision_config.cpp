@@ -58,6 +58,9 @@ VisionConfig encoder_of(const HfKeys& keys) {
     config.window = keys.size("window", 0, 0);
     config.full_layers = read_layers(keys, "full_layers", config.layers);
     config.taps = read_layers(keys, "taps", config.layers);
+    config.head_norms = keys.flag("head_norms", false);
+    config.qkv_bias = keys.flag("qkv_bias", true);
+    if (keys.find("branch_scale")) config.branch_scale = keys.positive("branch_scale", 1);
   }
   read_positions(keys, config);
   refuse_unknown_encoder_keys(keys);
@@ -67,6 +70,7 @@ VisionConfig encoder_of(const HfKeys& keys) {
 VisionConfig vision_of(const HfKeys& keys) {
   std::vector<std::string> types{std::string(siglip_class.type), "siglip", own_encoder};
   std::ranges::copy(vision_part_types(), std::back_inserter(types));  // parsed by parse_vision_part()
+  refuse_own_code(keys);
   keys.require_text("model_type", "(none)", types);
   return encoder_of(keys.find("model_type").text() == "siglip" ? keys.inside("vision_config") : keys);
 }
@@ -79,6 +83,7 @@ std::int64_t width_in(const HfKeys& keys, std::string_view part) {
 ProjectorConfig projector_of(const HfKeys& keys) {
   std::vector<std::string> types{own_projector};
   std::ranges::copy(vision_part_types(), std::back_inserter(types));
+  refuse_own_code(keys);
   keys.require_text("model_type", "(none)", types);
   keys.require_absent("quantization_config");
   ProjectorConfig config;
@@ -196,6 +201,9 @@ std::string hf_vision_config_text(const VisionConfig& config) {
     out["window"] = config.window;
     out["full_layers"] = config.full_layers;
     out["taps"] = config.taps;
+    out["head_norms"] = config.head_norms;
+    out["qkv_bias"] = config.qkv_bias;
+    if (config.branch_scale > 0) out["branch_scale"] = config.branch_scale;
   }
   if (!table) out["position_tables"] = position_names[static_cast<std::size_t>(config.positions)];
   if (config.positions == PatchPositions::grid) {

@@ -7,8 +7,8 @@
 // maestro_vision: the same keys for all other encoders, so that no other program mistakes them for a SigLIP:
 //   position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the table has a
 //   fixed number of columns; "interpolated", or "none"; class_row, pre_norm, last_norm, patch_bias, layers_run,
-//   whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps. Positions are also read from
-//   siglip_vision_model, as earlier versions wrote it.
+//   whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps, head_norms, qkv_bias,
+//   branch_scale. Positions are also read from siglip_vision_model, as earlier versions wrote it.
 // maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline, hidden,
 //   norm, rms_norm, norm_epsilon, taps. Earlier versions wrote it as a llava with a vision_config that lacks
 //   model_type.
@@ -58,12 +58,15 @@ struct VisionConfig {
   bool rms_norm = false;        ///< RMS norms; false: layer norms
   bool gated = false;           ///< SwiGLU networks (Shazeer 2020); false: `activation` between two products
   bool fused_qkv = false;       ///< query, key and value are stored as one tensor
-  double rope_theta =
-      0;  ///< query and key turn: half of the pairs by a patch's row, half by its column; 0: they do not
+  /// Query and key turn, half of the pairs by a patch's row, half by its column; 0: they do not.
+  double rope_theta = 0;
   std::int64_t times = 1;   ///< frames that an image stands for: the product of patches counts each pixel this often
   std::int64_t window = 0;  ///< side of the windows that attention is limited to, patches; 0: none
   std::vector<std::int64_t> full_layers{};  ///< layers without windows, from 0 on
   std::vector<std::int64_t> taps{};         ///< layers whose results are features, too, ascending from 0 on
+  bool head_norms = false;                  ///< RMS norms of all query columns and of all key columns
+  bool qkv_bias = true;                     ///< biases of query, key and value
+  double branch_scale = 0;  ///< initial factor of each column of a branch (LayerScale); 0: branches have no factors
 
   /// Returns the number of layers that are computed.
   [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }

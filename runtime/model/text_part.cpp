@@ -53,6 +53,7 @@ constexpr Prefix of_idefics[] = {{"model.text_model.", text, "model."},
 /// A piece of a stored name in a part that sees images, and its replacement.
 struct Piece {
   std::string_view stored, own;
+  int ones = 0;  ///< leading dimensions of 1 in the stored tensor
 };
 
 // The first piece that matches counts, for the start of the rest of a name.
@@ -68,6 +69,17 @@ constexpr Piece pieces_of_qwen[] = {{"patch_embed.proj.", "embeddings.patch_embe
                                     {"mlp.0.", "linear_1."},
                                     {"mlp.2.", "linear_2."},
                                     {"linear_fc", "linear_"}};
+constexpr Piece of_internvl[] = {{"embeddings.cls_token", "embeddings.class_embedding", 2},
+                                 {"embeddings.position_embeddings", "embeddings.position_embedding.weight", 1},
+                                 {"embeddings.patch_embeddings.projection.", "embeddings.patch_embedding."},
+                                 {"encoder.layer.", "encoder.layers."},
+                                 {"layernorm_before.", "layer_norm1."},
+                                 {"layernorm_after.", "layer_norm2."},
+                                 {"attention.projection_layer.", "self_attn.out_proj."},
+                                 {"attention.", "self_attn."},
+                                 {"lambda_1", "layer_scale1"},
+                                 {"lambda_2", "layer_scale2"},
+                                 {"layernorm.", "post_layernorm."}};
 
 /// A vision-language model of transformers.
 struct Whole {
@@ -82,7 +94,7 @@ struct Whole {
 constexpr Whole wholes[] = {
     {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
     {.type = "llava_onevision", .text_type = "qwen2", .names = of_llava, .ties_by_text = true},
-    {.type = "internvl", .text_type = "qwen2", .names = of_llava, .tied = true},
+    {.type = "internvl", .text_type = "qwen2", .names = of_llava, .tied = true, .pieces = of_internvl},
     {.type = "gemma3", .text_type = "gemma3_text", .names = of_llava, .tied = true},
     {.type = "paligemma", .text_type = "gemma", .names = of_llava, .tied = true},
     {.type = "qwen2_vl",
@@ -247,6 +259,7 @@ void append_renamed(std::string_view rest, std::span<const Piece> pieces, PartNa
     const std::size_t dot = rest.find('.');
     const std::size_t taken = found ? piece->stored.size() : dot == rest.npos ? rest.size() : dot + 1;
     to.name += found ? piece->own : rest.substr(0, taken);
+    if (found) to.leading_ones = piece->ones;
     rest.remove_prefix(taken);
   }
 }

@@ -32,6 +32,7 @@ enum class ModelPart : std::uint8_t { language_model, vision, projector };
 struct PartName {
   ModelPart part = ModelPart::language_model;
   std::string name;
+  int leading_ones = 0;  ///< dimensions of 1 before the separate model's in the stored shape
 };
 
 /// Returns the part of a stored tensor of a vision-language model, and the name that a separate model of this part

@@ -16,12 +16,21 @@ namespace {
 
 constexpr EncoderClass encoder_classes[] = {clip_class, siglip_class};
 
+/// The projector between encoder and language model, with the keys that describe it.
+enum class Connector : std::uint8_t {
+  mlp,     ///< LLaVA's
+  joined,  ///< SmolVLM's product of joined rows
+  normed   ///< InternVL's: a norm of joined rows, and LLaVA's
+};
+
 /// A vision-language model of transformers.
 struct Family {
   std::string_view type;
-  bool joins = false;            ///< SmolVLM's connector; false: LLaVA's
-  bool fits = false;             ///< images are fitted into canvases
-  std::string_view image_token;  ///< key
+  Connector connector = Connector::mlp;
+  bool one_class = false;           ///< vision_config is of the class `encoder`, whatever its model_type
+  bool fits = false;                ///< images are fitted into canvases
+  std::int64_t feature_layer = -1;  ///< default of vision_feature_layer
+  std::string_view image_token;     ///< key
   std::int64_t image_token_id = 0;
   EncoderClass encoder;                   ///< class of a vision_config without model_type
   EncoderClass absent;                    ///< defaults if vision_config is absent
@@ -49,6 +58,7 @@ constexpr Family native_family(std::string_view type, const NativeEncoder& encod
 }
 
 constexpr Family families[] = {{.type = "llava",
+                                .feature_layer = -2,
                                 .image_token = "image_token_index",
                                 .image_token_id = 32000,
                                 .encoder = clip_class,
@@ -60,20 +70,29 @@ constexpr Family families[] = {{.type = "llava",
                                 .encoder = siglip_class,
                                 .absent = with_sizes(siglip_class, 26, 1152, 4304, 384)},
                                {.type = "smolvlm",
-                                .joins = true,
+                                .connector = Connector::joined,
+                                .one_class = true,
                                 .image_token = "image_token_id",
                                 .image_token_id = 128257,
                                 .encoder = smolvlm_class,
                                 .absent = smolvlm_class},
                                {.type = "idefics3",
-                                .joins = true,
+                                .connector = Connector::joined,
+                                .one_class = true,
                                 .image_token = "image_token_id",
                                 .image_token_id = 128257,
                                 .encoder = smolvlm_class,
                                 .absent = smolvlm_class},
                                native_family("qwen2_vl", native_encoders[0]),
                                native_family("qwen2_5_vl", native_encoders[1]),
-                               native_family("qwen3_vl", native_encoders[2])};
+                               native_family("qwen3_vl", native_encoders[2]),
+                               {.type = "internvl",
+                                .connector = Connector::normed,
+                                .one_class = true,
+                                .image_token = "image_token_id",
+                                .image_token_id = 151667,
+                                .encoder = internvl_class,
+                                .absent = internvl_class}};
 
 const Family* family_of_type(std::string_view type) {
   const auto found = std::ranges::find(families, type, &Family::type);
@@ -82,7 +101,7 @@ const Family* family_of_type(std::string_view type) {
 
 const EncoderClass& class_of(const HfKeys& vision, const Family& family) {
   const JsonValue type = vision.find("model_type");
-  if (!type || family.joins) return family.encoder;
+  if (!type || family.one_class) return family.encoder;
   std::vector<std::string> names;
   for (const EncoderClass& each : encoder_classes) {
     if (type.json() == each.type) return each;
@@ -112,14 +131,15 @@ void read_feature_layer(const HfKeys& root, const Family& family, VisionConfig& 
     if (items.size() != 1) layer.refuse("is not supported; only a single layer is");
     layer = items.front();
   }
-  const std::int64_t number = layer.whole_number(-config.layers - 1, config.layers, family.fits ? -1 : -2);
+  const std::int64_t number = layer.whole_number(-config.layers - 1, config.layers, family.feature_layer);
   const std::int64_t run = number < 0 ? config.layers + 1 + number : number;
   if (run == 0) {
     layer.refuse("selects the input of the first of " + std::to_string(config.layers) +
                  " layers, which is not supported");
   }
   config.layers_run = run == config.layers ? 0 : run;
-  config.last_norm = false;
+  // A class that has the norm by a key of its own applies it to the features of layer -1.
+  config.last_norm = config.last_norm && family.connector == Connector::normed && number == -1;
 }
 
 void read_llava(const HfKeys& root, const Family& family, VisionPart& part) {
@@ -134,19 +154,39 @@ void read_llava(const HfKeys& root, const Family& family, VisionPart& part) {
   }
   if (drops) part.projector.tile_rows = encoder.max_patches + 1;
   part.projector.activation = read_gelu(root, "projector_hidden_act", GeluKind::erf);
-  part.projector.biases = root.flag("multimodal_projector_bias", true);
+  if (family.connector == Connector::mlp) part.projector.biases = root.flag("multimodal_projector_bias", true);
 }
 
-void read_join(const HfKeys& root, VisionPart& part) {
-  const std::int64_t factor = root.size("scale_factor", 2, 1, 1 << 8);
+/// Joins blocks of `factor` patches along each side, which `key` states.
+void join_blocks(const HfKeys& root, const char* key, std::int64_t factor, VisionPart& part) {
   const VisionConfig& encoder = part.encoder;
   if (encoder.columns % factor != 0) {
-    root.fail("scale_factor", std::to_string(factor) + " does not divide the " + std::to_string(encoder.columns) +
-                                  " patches along an image's side");
+    root.fail(key, std::to_string(factor) + " does not divide the " + std::to_string(encoder.columns) +
+                       " patches along an image's side");
   }
   part.projector.join = factor * factor;
+}
+
+void read_joined(const HfKeys& root, VisionPart& part) {
+  join_blocks(root, "scale_factor", root.size("scale_factor", 2, 1, 1 << 8), part);
   part.projector.products = 1;
   part.projector.biases = false;
+}
+
+void read_normed(const HfKeys& root, VisionPart& part) {
+  constexpr const char* key = "downsample_ratio";
+  const double ratio = root.positive(key, 0.5);
+  const auto factor = static_cast<std::int64_t>(1.0 / ratio);
+  if (ratio > 1 || static_cast<double>(factor) * ratio != 1.0) {
+    root.find(key).refuse("is not supported; only 1, 0.5, 0.25 and other ratios of one patch to several are");
+  }
+  join_blocks(root, key, factor, part);
+  part.projector.norm = FeatureNorm::after_join;
+  part.projector.norm_epsilon = 1e-5;  // torch.nn.LayerNorm's
+  if (factor > 1 && part.projector.tile_rows == 0) {
+    root.find("vision_feature_select_strategy")
+        .refuse("keeps class rows, which do not join; only \"default\" is supported");
+  }
 }
 
 std::vector<ImageCanvas> canvases_of(const HfKeys& root) {
@@ -186,12 +226,12 @@ void refuse_unknown_root(const HfKeys& root, const Family& family) {
     constexpr std::array<std::string_view, 7> always{"text_config",      "tie_word_embeddings", "vocab_size",
                                                      "image_seq_length", "ignore_index",        "video_token_index",
                                                      "initializer_range"};
-    constexpr std::array<std::string_view, 4> joining{"image_seq_len", "perceiver_config", "image_processor",
-                                                      "hidden_size"};
+    constexpr std::array<std::string_view, 4> of_joined{"image_seq_len", "perceiver_config", "image_processor",
+                                                        "hidden_size"};
     const bool repeated = text.has(key) && text.find(key).json() == root.find(key).json();
     const bool of_text = family.native != nullptr && !text.json().is_object();  // its keys stand at the root
     return repeated || of_text || ignored_hf_key(key) || std::ranges::find(always, key) != always.end() ||
-           (family.joins && std::ranges::find(joining, key) != joining.end());
+           (family.connector == Connector::joined && std::ranges::find(of_joined, key) != of_joined.end());
   };
   root.refuse_unknown(without_effect);
 }
@@ -201,8 +241,7 @@ VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
   root.require_absent("quantization_config");
   VisionPart part;
   // The token's key has a second name in transformers.
-  const bool by_id = family.image_token == "image_token_id";
-  const std::string_view other = by_id ? "image_token_index" : "image_token_id";
+  const std::string_view other = family.image_token == "image_token_id" ? "image_token_index" : "image_token_id";
   const JsonValue token = root.find(family.image_token) ? root.find(family.image_token) : root.find(other);
   part.image_token = token.whole_number(0, HfKeys::most_size, family.image_token_id);
   if (family.native != nullptr) {
@@ -216,7 +255,8 @@ VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
   part.encoder = encoder_of(root, family);
   part.projector.vision_width = part.encoder.width;
   part.projector.width = text_width;
-  family.joins ? read_join(root, part) : read_llava(root, family, part);
+  family.connector == Connector::joined ? read_joined(root, part) : read_llava(root, family, part);
+  if (family.connector == Connector::normed) read_normed(root, part);
   if (family.fits) read_fitting(root, part);
   refuse_unknown_root(root, family);
   return part;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps vision features to a decoder's embedding space: linear, GELU, linear (LLaVA 1.5, Liu et al. 2023), or a single
-// linear product (Idefics3, Laurencon et al. 2024), after a norm if the model has one (Qwen2-VL, Wang et al. 2024).
+// linear product (Idefics3, Laurencon et al. 2024), after a norm if the model has one (Qwen2-VL, Wang
+// et al. 2024; InternVL, Chen et al. 2023).
 //
 // Inputs  features  (P, vision width) act, with the vision section's precision, differentiable
 //         sources   (V, 4) i32, weights (V, 4) f32: only with `newline`; see row_mix.hpp

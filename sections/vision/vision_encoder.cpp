@@ -84,6 +84,7 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
   block_.context_group = parallel.context_group;
   block_.norm.epsilon = config_.norm_epsilon;
   block_.activation = config_.activation;
+  block_.whole_head_norms = config_.head_norms;
   if (config_.rope_theta > 0) {
     block_.attention.rotary = std::make_shared<const RotaryFrequencies>(
         axial_frequencies(config_.rope_theta, block_.attention.shape.head_size));
@@ -120,7 +121,7 @@ void VisionEncoder::build() {
   if (config_.patch_bias && !config_.class_row) {
     patch_embedding_.bias = &add.stored(add.vector(patch + ".bias", config_.width, 0.0f));
   }
-  const auto norm = [&](const char* name) { return added_norm(add, std::string(model) + name); };
+  const auto norm = [&](const char* name) { return add.layer_norm(std::string(model) + name, config_.width); };
   if (config_.pre_norm) pre_norm_ = norm("pre_layrnorm");  // as CLIP spells it
   for (std::int64_t i = 0; i < config_.run_layers(); ++i) {
     layers_.push_back(layer(add, std::string(model) + "encoder.layers." + std::to_string(i) + "."));
@@ -133,16 +134,16 @@ Affine VisionEncoder::added_norm(ParameterBuilder& add, const std::string& name)
 }
 
 Affine VisionEncoder::stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
-                              const std::vector<const char*>& names, std::int64_t rows) const {
+                              const std::vector<const char*>& names, std::int64_t rows, bool biases) const {
   const std::vector<std::int64_t> heights(names.size(), rows);
   const ParameterSlice slice = TensorCut(context_.parallel).stacked(heights);
   const std::int64_t height = std::ssize(names) * rows;
   const Affine both{&add.matrix(prefix + whole + ".weight", Shape{height, config_.width}, config_.init_std, slice),
-                    &add.vector(prefix + whole + ".bias", height, 0.0f, slice)};
+                    biases ? &add.vector(prefix + whole + ".bias", height, 0.0f, slice) : nullptr};
   std::int64_t first = 0;
   for (const char* name : names) {
     add.stored_rows(prefix + name + ".weight", *both.weight, first, rows);
-    add.stored_rows(prefix + name + ".bias", *both.bias, first, rows);
+    if (biases) add.stored_rows(prefix + name + ".bias", *both.bias, first, rows);
     first += rows;
   }
   return both;
@@ -156,16 +157,26 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
   BlockWeights weights;
   weights.attention_norm = added_norm(add, prefix + "layer_norm1");
   if (config_.fused_qkv) {
-    weights.qkv = add.linear(attention + "qkv_proj", Shape{3 * width, width}, config_.init_std, false,
-                             cut.stacked({width, width, width}));
+    weights.qkv = add.product(attention + "qkv_proj", Shape{3 * width, width}, config_.init_std, config_.qkv_bias,
+                              cut.stacked({width, width, width}));
   } else {
-    weights.qkv = stacked(add, attention, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, width);
+    weights.qkv = stacked(add, attention, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, width, config_.qkv_bias);
   }
   weights.attention_out = add.linear(attention + "out_proj", Shape{width, width}, residual, false, cut.columns(width));
+  if (config_.head_norms) {
+    weights.query_norm = add.rms_norm(attention + "q_norm", width, cut.rows(width)).weight;
+    weights.key_norm = add.rms_norm(attention + "k_norm", width, cut.rows(width)).weight;
+  }
+  const auto factors = [&](const char* name) {
+    const bool scaled = config_.branch_scale > 0;
+    return scaled ? &add.stored(add.vector(prefix + name, width, static_cast<float>(config_.branch_scale))) : nullptr;
+  };
+  weights.attention_scale = factors("layer_scale1");
+  weights.ffn_scale = factors("layer_scale2");
   weights.ffn_norm = added_norm(add, prefix + "layer_norm2");
   const char* last = config_.gated ? "down_proj" : "fc2";
   if (config_.gated) {
-    weights.ffn_in = stacked(add, network, "gate_up_proj", {"gate_proj", "up_proj"}, config_.ffn);
+    weights.ffn_in = stacked(add, network, "gate_up_proj", {"gate_proj", "up_proj"}, config_.ffn, true);
   } else {
     weights.ffn_in =
         add.linear(network + "fc1", Shape{config_.ffn, width}, config_.init_std, false, cut.rows(config_.ffn));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vision transformer over the patches of images (Dosovitskiy et al. 2021; SigLIP, Zhai et al. 2023; CLIP, Radford et
-// al. 2021): linear patch embedding, learned positions, a class row and a norm if the model has them, pre-norm blocks
-// with biases, a final layer norm if the model has it. No pooling. Images are tiles: rectangles that the encoder sees
+// al. 2021; InternViT, Chen et al. 2023): linear patch embedding, learned positions, a class row and a norm if the
+// model has them, pre-norm blocks with biases, and with norms of query and key and factors of branches if the model has
+// them, a final layer norm if the model has it. No pooling. Images are tiles: rectangles that the encoder sees
 // separately.
 //
 // Inputs  pixels    (P, 3 patch^2) f32 in (channel, row, column) order, all patches of an image in any order; zeros for
@@ -82,7 +83,7 @@ class VisionEncoder final : public Section {
   [[nodiscard]] Affine added_norm(ParameterBuilder& add, const std::string& name) const;
   /// Adds products of equal height as a parameter prefix + whole, stored under prefix + names.
   [[nodiscard]] Affine stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
-                               const std::vector<const char*>& names, std::int64_t rows) const;
+                               const std::vector<const char*>& names, std::int64_t rows, bool biases) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);

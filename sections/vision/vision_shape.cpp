@@ -175,8 +175,10 @@ double vision_flops(const VisionConfig& config, const SampleShape& sample) {
 double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType precision, std::int64_t recompute) {
   const auto width = static_cast<double>(config.width);
   // Two norms; q, k, v; the attention's result; two branches; the FFN before and after its activation.
-  const double activations =
+  double activations =
       2.0 * width + 3.0 * width + width + 2.0 * width + static_cast<double>(config.ffn_matrices() * config.ffn);
+  if (config.head_norms) activations += 2.0 * width;        // query and key before their norms
+  if (config.branch_scale > 0) activations += 2.0 * width;  // branches before their factors
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));

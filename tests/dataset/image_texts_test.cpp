@@ -100,7 +100,7 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   const json& conversations = texts["conversations"];
   ASSERT_EQ(conversations.size(), 60U);
   for (const std::string name :
-       {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked", "llava_onevision marked"}) {
+       {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked", "llava_onevision marked", "internvl"}) {
     const std::string model = name.substr(0, name.find(' '));
     PrepareOptions options = options_of(references / model);
     if (model != name) options.chat_template = (references / model / "marked.jinja").string();
@@ -154,6 +154,9 @@ TEST(ImageTexts, other_numbers_of_tokens_than_of_rows_are_refused) {
             "text has 3 places; patch_size is 14, num_additional_image_tokens 0, vision_feature_select_strategy "
             "default, and the model makes 4 rows of a tile of 28 x 28 pixels");
   EXPECT_EQ(with("llava", "patch_size", nullptr), "accepted");  // an early file, with which the class cannot count
+  EXPECT_EQ(with("internvl", "image_seq_length", 5),
+            "processor_config.json: processor and model disagree: an image of 60 x 40 pixels brings 28 rows, but its "
+            "text has 35 places; image_seq_length is 5, and the model makes 4 rows of a tile of 28 x 28 pixels");
   EXPECT_TRUE(with("llava_onevision", "num_image_tokens", 9).find("num_image_tokens is 9") != std::string::npos);
 }
 
@@ -171,6 +174,10 @@ TEST(ImageTexts, keys_that_change_texts_are_refused_by_name) {
             "processor_config.json: vision_aspect_ratio = \"anyres_max_9\" differs from the model's anyres_max_2");
   EXPECT_EQ(with("llava", processor, "image_token", "<picture>"),
             "processor_config.json: image_token = \"<picture>\" differs from token 800 of config.json, <image>");
+  EXPECT_EQ(with("internvl", "tokenizer_config.json", "context_image_token", "<img>").substr(0, 64),
+            "tokenizer_config.json: context_image_token: <img> differs from to");
+  EXPECT_EQ(with("internvl", "tokenizer_config.json", "end_image_token", nullptr),
+            "tokenizer_config.json: end_image_token: is missing, also in extra_special_tokens");
   EXPECT_EQ(with("llava", "config.json", "image_token_index", 9999),
             "config.json: image token 9999 is not one of the tokenizer's tokens, 801");
 }

@@ -19,10 +19,12 @@ from pathlib import Path
 import transformers
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer
-from transformers import (CLIPVisionConfig, Idefics3Config, Idefics3Processor, LlamaConfig, LlavaConfig,
+from transformers import (CLIPVisionConfig, Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig,
+                          LlavaConfig,
                           LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PreTrainedTokenizerFast,
                           Qwen2Config, SiglipVisionConfig, SmolVLMConfig)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 
@@ -49,16 +51,20 @@ ONEVISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + 
              + IMAGES_FIRST.replace("%s", "{{ '<image>' }}", 1).replace("%s", "{{ content['text'] }}")
              + "{{'<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
+INTERNVL = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}{% for content in message['content'] %}"
+            "{% if content['type'] == 'image' %}{{ '<IMG_CONTEXT>\n' }}{% else %}{{ content['text'] }}{% endif %}"
+            "{% endfor %}{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
 MARKED = {"llava": LLAVA.replace("{{ content['text'] + ' ' }}", "TEXT"),
           "llava_onevision": ONEVISION.replace("{{ content['text'] }}", "TEXT")}
 GENERATED = ("{% if message['role'] == 'assistant' %}{% generation %}{{ content['text'] + ' ' }}{% endgeneration %}"
              "{% else %}{{ content['text'] + ' ' }}{% endif %}")
 
 
-def tokenizer_of(name, special, bos, eos):
+def tokenizer_of(name, special, bos, eos, **more):
     made = Tokenizer.from_file(str(TESTS / "tokenizer" / "references" / f"{name}.json"))
     made.add_special_tokens([AddedToken(each, special=True, normalized=False) for each in special])
-    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token=bos, eos_token=eos)
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token=bos, eos_token=eos, **more)
 
 
 def tags():
@@ -91,6 +97,12 @@ def llava():
                                   image_token_index=tokenizer.convert_tokens_to_ids("<image>"))
 
 
+def without_videos(kind):
+    """Lets a processor be made and saved without its reader of videos."""
+    kind.check_argument_for_proper_class = lambda self, name, argument: type(argument)
+    kind.get_attributes = classmethod(lambda cls: ["image_processor", "tokenizer"])
+
+
 def onevision():
     tokenizer = tokenizer_of("qwen2", ["<image>", "<|im_start|>", "<|im_end|>"], None, "<|im_end|>")
     grids = [[28 * row, 28 * column] for row in range(1, 4) for column in range(1, 4)]
@@ -108,8 +120,25 @@ def onevision():
         vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_2")
 
 
+def internvl():
+    named = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>",
+             "video_token": "<video>"}
+    tokenizer = tokenizer_of("qwen2", [*named.values(), "<|im_start|>", "<|im_end|>"], None, "<|im_end|>",
+                             extra_special_tokens=named)
+    images = GotOcr2ImageProcessorPil(size={"height": 28, "width": 28}, max_patches=6)
+    without_videos(InternVLProcessor)
+    processor = InternVLProcessor(images, tokenizer, None, image_seq_length=4, chat_template=INTERNVL)
+    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 7, "attention_bias": True}
+    words = Qwen2Config(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                        num_key_value_heads=2, vocab_size=len(tokenizer))
+    return processor, InternVLConfig(vision_config=vision, text_config=words, tie_word_embeddings=False, image_seq_length=4,
+                                     image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"))
+
+
 MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
-          "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision}
+          "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision,
+          "internvl": internvl}
 
 
 def conversation(source):

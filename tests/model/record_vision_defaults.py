@@ -15,8 +15,10 @@ from transformers import AutoConfig
 ENCODERS = ("clip_vision_model", "siglip_vision_model", "smolvlm_vision", "idefics3_vision")
 SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "image_size", "patch_size",
          "hidden_act", "layer_norm_eps")
+VARIANTS = ("attention_bias", "use_qk_norm", "norm_type", "layer_scale_init_value", "use_mean_pooling")
 CONNECTOR = ("vision_feature_layer", "vision_feature_select_strategy", "projector_hidden_act",
-             "multimodal_projector_bias", "scale_factor", "vision_aspect_ratio", "image_grid_pinpoints")
+             "multimodal_projector_bias", "scale_factor", "vision_aspect_ratio", "image_grid_pinpoints",
+             "downsample_ratio")
 
 
 NATIVE = ("depth", "num_heads", "patch_size", "temporal_patch_size", "spatial_merge_size", "hidden_act", "window_size",
@@ -38,7 +40,9 @@ def expected(keys):
     """Returns the settings of a model as transformers reads them."""
     keys = json.loads(json.dumps(keys))
     config = AutoConfig.for_model(keys.pop("model_type"), **keys)
-    vision = {key: getattr(config.vision_config, key) for key in SIZES}
+    vision = {key: getattr(config.vision_config, key) for key in SIZES + VARIANTS if hasattr(config.vision_config, key)}
+    for key in ("image_size", "patch_size"):  # the sides of a square, of some classes
+        vision[key] = vision[key][0] if isinstance(vision[key], (list, tuple)) else vision[key]
     found = {key: getattr(config, key) for key in CONNECTOR if hasattr(config, key)}
     return {"vision": vision, "text_width": config.text_config.hidden_size, "image_token": config.image_token_id,
             **found}
@@ -58,6 +62,13 @@ def cases():
             else:
                 key = "image_token_index" if model.startswith("llava") else "image_token_id"
                 yield {"model_type": model, "text_config": {}, "vision_config": vision, key: 9}
+
+
+    yield {"model_type": "internvl", "text_config": {}}
+    yield {"model_type": "internvl", "text_config": {"hidden_size": 64}, "vision_config": {"patch_size": [16, 16]}}
+    changed = {"hidden_act": "gelu_pytorch_tanh", "norm_type": "rms_norm", "image_size": 256, "patch_size": 16,
+               "use_qk_norm": True, "use_mean_pooling": False, "attention_bias": True}
+    yield {"model_type": "internvl", "text_config": {}, "vision_config": changed, "downsample_ratio": 0.25}
 
 
 def main(file):

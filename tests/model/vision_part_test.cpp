@@ -71,6 +71,19 @@ constexpr std::string_view tapped = R"({
     "model_type": "qwen3_vl", "num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": 2048,
     "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2},
   "vision_end_token_id": 151653, "vision_start_token_id": 151652})";
+// Of OpenGVLab/InternVL3-1B-hf.
+constexpr std::string_view internvl = R"({
+  "architectures": ["InternVLForConditionalGeneration"], "downsample_ratio": 0.5, "image_seq_length": 256,
+  "image_token_id": 151667, "model_type": "internvl", "projector_hidden_act": "gelu",
+  "text_config": {"hidden_size": 896, "intermediate_size": 4864, "model_type": "qwen2", "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151674}, "torch_dtype": "bfloat16",
+  "vision_config": {"attention_bias": true, "attention_dropout": 0.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+    "hidden_size": 1024, "image_size": [448, 448], "intermediate_size": 4096, "layer_norm_eps": 1e-06,
+    "layer_scale_init_value": 0.1, "model_type": "internvl_vision", "norm_type": "layer_norm",
+    "num_attention_heads": 16, "num_channels": 3, "num_hidden_layers": 24, "patch_size": [14, 14],
+    "projection_dropout": 0.0, "use_absolute_position_embeddings": true, "use_mask_token": false,
+    "use_mean_pooling": true, "use_qk_norm": false}, "vision_feature_layer": -1,
+  "vision_feature_select_strategy": "default"})";
 
 VisionPart part_of(std::string_view text) {
   return parse_vision_part(text, "config.json").value_or_throw();
@@ -212,6 +225,37 @@ TEST(VisionPart, takes_absent_keys_of_native_encoders_from_their_classes) {  // 
   }
 }
 
+TEST(VisionPart, of_an_internvl_drops_class_rows_and_norms_joined_blocks) {
+  const VisionPart part = part_of(internvl);
+  VisionConfig encoder;
+  encoder.layers = 24;
+  encoder.width = 1024;
+  encoder.heads = 16;
+  encoder.ffn = 4096;
+  encoder.patch = 14;
+  encoder.max_patches = 1024;
+  encoder.columns = 32;
+  encoder.stored = encoder.class_row = encoder.whole_tiles = true;
+  encoder.activation = GeluKind::erf;
+  encoder.last_norm = false;
+  encoder.branch_scale = 0.1;
+  EXPECT_EQ(part.encoder, encoder);
+  ProjectorConfig projector;
+  projector.vision_width = 1024;
+  projector.width = 896;
+  projector.activation = GeluKind::erf;
+  projector.join = 4;
+  projector.tile_rows = 1025;
+  projector.norm = FeatureNorm::after_join;
+  projector.norm_epsilon = 1e-5;
+  EXPECT_EQ(part.projector, projector);
+  const std::string normed = replaced(internvl, "\"use_mean_pooling\": true", "\"use_mean_pooling\": false");
+  EXPECT_TRUE(part_of(normed).encoder.last_norm);
+  EXPECT_FALSE(part_of(replaced(normed, "_layer\": -1", "_layer\": -2")).encoder.last_norm);
+  EXPECT_FALSE(part_of(replaced(normed, "_layer\": -1", "_layer\": 24")).encoder.last_norm)
+      << "states of all layers are those before the norm";
+}
+
 TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
   const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/model/references/vision_defaults.json";
   const json recorded = json::parse(read_text(file).value_or_throw());
@@ -236,13 +280,22 @@ TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
     EXPECT_EQ(part.image_token, expected["image_token"]);
     EXPECT_EQ(part.projector.vision_width, vision["hidden_size"]);
     EXPECT_EQ(part.projector.width, expected["text_width"]);
+    EXPECT_EQ(part.encoder.branch_scale, vision.value("layer_scale_init_value", 0.0));
+    if (vision.contains("norm_type")) {
+      EXPECT_EQ(part.encoder.rms_norm, vision["norm_type"] == "rms_norm");
+      EXPECT_EQ(part.encoder.qkv_bias, vision["attention_bias"]);
+      EXPECT_EQ(part.encoder.head_norms, vision["use_qk_norm"]);
+      EXPECT_EQ(part.encoder.last_norm, !vision["use_mean_pooling"]);
+      EXPECT_EQ(std::sqrt(static_cast<double>(part.projector.join)) * expected["downsample_ratio"].get<double>(), 1.0);
+      EXPECT_EQ(part.projector.norm, FeatureNorm::after_join);
+    }
     if (expected.contains("scale_factor")) {
       const std::int64_t factor = expected["scale_factor"];
       EXPECT_EQ(part.projector.join, factor * factor);
       continue;
     }
     EXPECT_EQ(part.projector.activation, kinds.at(expected["projector_hidden_act"]));
-    EXPECT_EQ(part.projector.biases, expected["multimodal_projector_bias"]);
+    EXPECT_EQ(part.projector.biases, expected.value("multimodal_projector_bias", true));
     EXPECT_EQ(part.projector.tile_rows > 0, expected["vision_feature_select_strategy"] == "default");
     EXPECT_EQ(part.most_tiles, expected.contains("vision_aspect_ratio") ? 9 : 0);
     if (!expected.contains("image_grid_pinpoints")) continue;
@@ -264,6 +317,11 @@ TEST(VisionPart, refuses_every_unknown_key_by_name) {  // VP-1
                 HasSubstr("downsample_ratio = 0.5 is unknown here"))
         << "a key of InternVL";
   }
+  for (const char* key : {"multimodal_projector_bias", "scale_factor", "strange_scale"}) {
+    EXPECT_THAT(part_refusal(with_key(internvl, "\"" + std::string(key) + "\": 2")), HasSubstr("is unknown here"));
+  }
+  EXPECT_THAT(part_refusal(replaced(llava, "\"patch_size\": 14", "\"patch_size\": 14, \"use_qk_norm\": true")),
+              HasSubstr("vision_config.use_qk_norm = true is unknown here"));
   EXPECT_THAT(part_refusal(with_key(llava, "\"scale_factor\": 2")), HasSubstr("scale_factor = 2 is unknown here"));
   EXPECT_THAT(part_refusal(with_key(smolvlm, "\"vision_feature_layer\": -2")),
               HasSubstr("vision_feature_layer = -2 is unknown here"));
@@ -284,6 +342,17 @@ TEST(VisionPart, refuses_variants_that_would_be_computed_wrongly) {
   EXPECT_THAT(part_refusal(replaced(llava, "\"gelu\"", "\"relu\"")), HasSubstr("projector_hidden_act = \"relu\""));
   EXPECT_THAT(part_refusal(replaced(smolvlm, "\"scale_factor\": 4", "\"scale_factor\": 3")),
               HasSubstr("scale_factor: 3 does not divide the 32 patches"));
+  EXPECT_THAT(part_refusal(replaced(internvl, "[448, 448]", "[448, 224]")),
+              HasSubstr("vision_config.image_size = [448,224] is not a square"));
+  EXPECT_THAT(part_refusal(replaced(internvl, "\"use_mask_token\": false", "\"use_mask_token\": true")),
+              HasSubstr("use_mask_token = true is not supported"));
+  EXPECT_THAT(part_refusal(replaced(internvl, "_strategy\": \"default\"", "_strategy\": \"full\"")),
+              HasSubstr("keeps class rows, which do not join"));
+  EXPECT_THAT(part_refusal(replaced(internvl, "_ratio\": 0.5", "_ratio\": 0.3")),
+              HasSubstr("downsample_ratio = 0.3 is not supported"));
+  EXPECT_THAT(
+      part_refusal(replaced(replaced(internvl, "use_qk_norm\": false", "use_qk_norm\": true"), "1e-06", "1e-05")),
+      HasSubstr("layer_norm_eps = 1e-05 with use_qk_norm = true is not supported; only 1e-06 is"));
   EXPECT_THAT(part_refusal(replaced(onevision, "anyres_max_9", "anyres")), HasSubstr("only anyres_max_K is"));
   EXPECT_THAT(part_refusal(replaced(onevision, "[384, 768]", "[384]")), HasSubstr("expected a height and a width"));
   EXPECT_THAT(part_refusal(replaced(windowed, "\"window_size\": 112", "\"window_size\": 20")),
@@ -306,10 +375,20 @@ TEST(VisionPart, refuses_variants_that_would_be_computed_wrongly) {
 TEST(VisionPart, is_also_found_by_the_readers_of_encoders_and_projectors) {
   EXPECT_EQ(parse_hf_vision_config(llava, "c").value_or_throw(), part_of(llava).encoder);
   EXPECT_EQ(parse_hf_projector_config(smolvlm, "c").value_or_throw(), part_of(smolvlm).projector);
-  for (const char* type : {"llava", "llava_onevision", "smolvlm", "idefics3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"}) {
+  for (const char* type :
+       {"llava", "llava_onevision", "smolvlm", "idefics3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl"}) {
     EXPECT_TRUE(has_vision_part(type));
   }
   EXPECT_FALSE(has_vision_part("gemma3"));
+}
+
+TEST(VisionPart, of_a_model_by_code_in_its_folder_is_refused_with_the_folder_to_use) {
+  const std::string text = replaced(internvl, "\"internvl\"", "\"internvl_chat\"");
+  for (const auto& message :
+       {parse_hf_vision_config(text, "c").error().message, parse_hf_projector_config(text, "c").error().message}) {
+    EXPECT_THAT(message, AllOf(HasSubstr("model_type = \"internvl_chat\" is a model by code in its own folder"),
+                               HasSubstr("OpenGVLab/InternVL3-1B-hf"), IsOneLine()));
+  }
 }
 
 }  // namespace

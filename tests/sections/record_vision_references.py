@@ -155,6 +155,7 @@ TEXT = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_hidde
         "num_key_value_heads": 1, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 8,
          "patch_size": 2, "vision_use_head": False}
+INTERNVL = {key: value for key, value in TOWER.items() if key != "vision_use_head"}
 IMAGE_TOKEN = 39
 WHOLE = {
     "llava_clip": ("llava", {"text_config": {"model_type": "llama", **TEXT}, "image_token_index": IMAGE_TOKEN,
@@ -168,6 +169,11 @@ WHOLE = {
                                       "video_token_index": IMAGE_TOKEN - 1, "vision_aspect_ratio": "anyres_max_2",
                                       "vision_config": {"model_type": "siglip_vision_model", **TOWER},
                                       "image_grid_pinpoints": [[8, 8], [8, 16], [16, 8], [16, 16]]}),
+    "internvl": ("internvl", {"text_config": {"model_type": "qwen2", **TEXT}, "image_token_id": IMAGE_TOKEN,
+                              "vision_config": {**INTERNVL, "attention_bias": True}, "tie_word_embeddings": False}),
+    "internvl_rms": ("internvl", {"text_config": {"model_type": "llama", **TEXT}, "image_token_id": IMAGE_TOKEN,
+                                  "vision_config": {**INTERNVL, "norm_type": "rms_norm", "use_qk_norm": True,
+                                                    "use_mean_pooling": False}, "tie_word_embeddings": False}),
 }
 # Height and width of each sample's images: of onevision, which fits them into canvases.
 FITTED = (((9, 20),), (), ((7, 5), (3, 8)), ((15, 13),), ((40, 12),))
@@ -215,13 +221,13 @@ def save_folder(model, folder):
 def record_whole(name):
     torch.manual_seed(12)
     family, settings = WHOLE[name]
-    smolvlm, clip = family == "smolvlm", name.endswith("clip")
+    smolvlm, class_row = family == "smolvlm", name.endswith("clip") or family == "internvl"
     model = AutoModelForImageTextToText.from_config(
         AutoConfig.for_model(family, **json.loads(json.dumps(settings))), dtype=torch.float32).eval()
     randomise_vision(model)
     folder = ROOT / "image_text" / name
     names = save_folder(model, folder)
-    merge = settings.get("scale_factor", 1)
+    merge = 2 if family == "internvl" else settings.get("scale_factor", 1)
     each = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 // merge ** 2
     tokens, logits, pixels, places, all_tiles, visual = [], [], [], [], [], []
     for sizes in FITTED if name == "onevision" else [[None] * count for count in TILES]:
@@ -242,7 +248,7 @@ def record_whole(name):
         all_tiles.append(sum(tiles))
         visual.append(sum(rows))
         logits.append(model(input_ids=sample[None], **given).logits[0])
-        seen = encoder_rows(images, merge, clip)
+        seen = encoder_rows(images, merge, class_row)
         pixels += seen[0]
         places += seen[1]
         tokens.append(sample)
@@ -255,7 +261,7 @@ def record_whole(name):
     loss.backward()
     tokens[tokens == IMAGE_TOKEN] = -1
     stored = {raw: hub for hub, raw in names.items()}
-    per_tile = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 + clip
+    per_tile = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 + class_row
     save_file({"tokens": tokens, "targets": targets, "offsets": offsets(lengths), "pixels": torch.stack(pixels),
                "places": torch.tensor(places, dtype=torch.int32), "logits": logits.detach().contiguous(),
                "loss": loss.detach().reshape(1), "patch_offsets": offsets([tiles * per_tile for tiles in all_tiles]),
