@@ -125,6 +125,10 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
     fail(op, "qkv must have the layout's rows", {{"qkv", qkv}, {"the number of rows", rows}});
   }
   if (shape.window != 0 && !shape.causal) fail(op, "a window needs causal attention", {{"window", shape.window}});
+  if (!layout.ends.empty() && (!shape.causal || std::ssize(layout.ends) != layout.rows())) {
+    fail(op, "ends need causal attention, and the layout must have an end for each row",
+         {{"causal", std::int64_t{shape.causal}}, {"the number of ends", std::ssize(layout.ends)}, {"qkv", qkv}});
+  }
   if (options.rotary == nullptr) return;
   const auto rotated = static_cast<std::int64_t>(2 * options.rotary->inverse.size());
   if (rotated > shape.head_size) {

@@ -380,7 +380,8 @@ Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options
                                  .keys = cache.keys,
                                  .values = cache.values,
                                  .first = cache.first,
-                                 .out = y.value()});
+                                 .out = y.value(),
+                                 .ends = layout.ends});
   return y;
 }
 

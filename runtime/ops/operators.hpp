@@ -32,8 +32,9 @@ struct SequenceLayout {
   std::span<const std::int32_t> offsets{};         ///< host
   std::span<const std::int32_t> positions{};       ///< memory() of the table
   std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty if it is host memory
-  /// Keys that a query of causal attention sees, counted from its sequence's first row (M): at least its own row and
-  /// those before it. Empty: exactly these. memory() of the table.
+  /// End of the keys that a query of causal attention sees, counted from its sequence's first row (M): at least its own
+  /// row and those before it, and as many as the rows before it see. Empty: no row after its own. memory() of the
+  /// table.
   std::span<const std::int32_t> ends{};
   std::int64_t axes = 1;  ///< A: positions of a row, for rotary pairs that turn by several axes
   [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
@@ -345,6 +346,8 @@ struct CachedAttention {
   Tensor values{};         ///< (P, G D) act, as keys
   std::int64_t first = 0;  ///< first + N <= P
   Tensor out{};            ///< (N, H D) act
+  std::span<const std::int32_t>
+      ends{};  ///< (N) as SequenceLayout::ends, at most first + N; empty: no row after its own
 };
 
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----

@@ -7,6 +7,7 @@
 
 #include <numeric>
 
+#include "tests/ops/random_ends.hpp"
 #include "tests/ops/recorded_cases.hpp"
 
 namespace maestro::cpu {
@@ -23,6 +24,7 @@ struct Problem {
   AttentionShape shape;
   Values qkv;
   Values dout;
+  std::vector<std::int32_t> ends = {};
   [[nodiscard]] std::int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}); }
 };
 
@@ -46,7 +48,7 @@ Answer compute(const Problem& problem, Isa isa, DType act) {
   std::vector<std::int32_t> offsets{0};
   for (const std::int64_t length : problem.lengths)
     offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
-  const SequenceLayout layout{offsets, {}};
+  const SequenceLayout layout{.offsets = offsets, .ends = problem.ends};
   const OwnedTensor qkv(act, Shape{rows, shape.qkv_columns()}, problem.qkv);
   const OwnedTensor dout(act, Shape{rows, shape.out_columns()}, problem.dout);
   const OwnedTensor out(act, Shape{rows, shape.out_columns()});
@@ -87,7 +89,8 @@ struct Reference {
     const double scale = s.scale > 0 ? s.scale : 1 / std::sqrt(static_cast<double>(s.head_size));
     const auto dot = [&](const double* a, const double* b) { return std::inner_product(a, a + size, b, 0.0); };
     for (std::int64_t i = first; i < first + length; ++i) {
-      const std::int64_t end = s.causal ? i + 1 : first + length;
+      const std::int64_t own_end = problem.ends.empty() ? i + 1 : first + problem.ends[static_cast<std::size_t>(i)];
+      const std::int64_t end = s.causal ? own_end : first + length;
       const std::int64_t begin = s.window > 0 ? std::max(first, i + 1 - s.window) : first;
       const std::size_t qi = at(i, head);
       const std::size_t oi = static_cast<std::size_t>(i * s.out_columns() + head * s.head_size);
@@ -187,6 +190,37 @@ TEST_P(AttentionOnIsa, windows_soft_caps_and_scales_agree_with_double_precision)
                  std::to_string(shape.window) + " cap " + std::to_string(shape.softcap));
     const Problem problem = random_problem(lengths, shape, seed);
     expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  }
+}
+
+TEST_P(AttentionOnIsa, rows_see_later_rows_up_to_their_ends_as_in_double_precision) {
+  std::mt19937 generator(5);
+  const auto pick = [&](std::initializer_list<std::int64_t> of) { return of.begin()[generator() % of.size()]; };
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    AttentionShape shape{.kv_heads = pick({1, 2}), .head_size = pick({1, 8, 24, 64}), .causal = true};
+    shape.heads = shape.kv_heads * pick({1, 2, 3});
+    shape.window = pick({0, 0, 1, 2, 17, 64, 65, 100, 1000});
+    shape.softcap = pick({0, 1}) * 2.5;
+    const std::vector<std::int64_t> lengths{pick({1, 16, 64, 200}), pick({3, 65, 70, 129})};
+    SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(shape.head_size) + " window " +
+                 std::to_string(shape.window) + " cap " + std::to_string(shape.softcap));
+    Problem problem = random_problem(lengths, shape, seed);
+    problem.ends = testing::random_ends(generator, lengths);
+    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  }
+}
+
+TEST_P(AttentionOnIsa, ends_of_a_causal_mask_do_not_change_a_bit) {
+  for (const std::int64_t window : {0, 21}) {
+    Problem problem = random_problem({130, 5, 64}, {4, 2, 24, true, 0, window, 3});
+    const Answer causal = compute(problem, isa(), act());
+    for (const std::int64_t length : problem.lengths) {
+      for (std::int32_t row = 1; row <= length; ++row) problem.ends.push_back(row);
+    }
+    const Answer ended = compute(problem, isa(), act());
+    EXPECT_EQ(causal.out, ended.out);
+    EXPECT_EQ(causal.lse, ended.lse);
+    EXPECT_EQ(causal.dqkv, ended.dqkv);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/ops/owned_tensor.hpp"
+#include "tests/ops/random_ends.hpp"
 
 namespace maestro::cpu {
 namespace {
@@ -38,16 +39,21 @@ struct Sequence {
     }
     return out;
   }
+  [[nodiscard]] std::span<const std::int32_t> ends_of(std::int64_t first, std::int64_t count) const {
+    if (ends.empty()) return {};
+    return std::span(ends).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  }
   void add_head(std::int64_t row, std::int64_t head, Values& out) const {
     const std::int64_t begin = shape.window > 0 ? std::max<std::int64_t>(0, row + 1 - shape.window) : 0;
+    const std::int64_t end = ends.empty() ? row + 1 : ends[static_cast<std::size_t>(row)];
     Values p;
-    for (std::int64_t key = begin; key <= row; ++key) p.push_back(score(row, key, head));
+    for (std::int64_t key = begin; key < end; ++key) p.push_back(score(row, key, head));
     const double top = *std::max_element(p.begin(), p.end());
     double sum = 0;
     for (double& value : p) sum += value = std::exp(value - top);
     for (std::int64_t d = 0; d < shape.head_size; ++d) {
       double value = 0;
-      for (std::int64_t key = begin; key <= row; ++key) {
+      for (std::int64_t key = begin; key < end; ++key) {
         const double* v = slot(key, shape.heads + shape.kv_heads + head * shape.kv_heads / shape.heads);
         value += p[static_cast<std::size_t>(key - begin)] / sum * v[d];
       }
@@ -58,6 +64,7 @@ struct Sequence {
   std::int64_t rows;
   AttentionShape shape;
   Values qkv;
+  std::vector<std::int32_t> ends = {};
 };
 
 class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
@@ -84,7 +91,8 @@ class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DTy
                         .keys = keys,
                         .values = values,
                         .first = first,
-                        .out = out.tensor().row_slice(first, count)});
+                        .out = out.tensor().row_slice(first, count),
+                        .ends = sequence.ends_of(first, count)});
       first += count;
     }
     for (std::int64_t i = sequence.rows * keys.tensor().columns(); i < keys.tensor().elements(); ++i) {
@@ -112,6 +120,21 @@ TEST_P(CachedAttentionOnIsa, a_window_hides_older_keys) {
     const Sequence sequence(150, {4, 2, 24, true, 0, window});
     const Values wanted = sequence.attention(0, sequence.rows);
     EXPECT_LT(worst_error(in_pieces(sequence, {100, 1, 49}), wanted), tolerance());
+  }
+}
+
+TEST_P(CachedAttentionOnIsa, rows_see_later_rows_of_their_piece_up_to_their_ends) {
+  std::mt19937 generator(7);
+  for (const std::int64_t window : {0, 5, 70}) {
+    SCOPED_TRACE(window);
+    Sequence sequence(200, {4, 2, 24, true, 0, window});
+    const std::vector<std::int64_t> pieces{1, 70, 1, 100, 27, 1};
+    sequence.ends.clear();
+    for (const std::int64_t piece : pieces) {  // no run is cut
+      const auto first = static_cast<std::int32_t>(sequence.ends.size());
+      for (const std::int32_t end : testing::random_ends(generator, {piece})) sequence.ends.push_back(first + end);
+    }
+    EXPECT_LT(worst_error(in_pieces(sequence, pieces), sequence.attention(0, sequence.rows)), tolerance());
   }
 }
 

@@ -155,6 +155,13 @@ TEST_F(CallChecks, attention_takes_the_layouts_rows_and_the_heads_columns) {
                 attention(tape_, value({7, 64}), options, layout_);
               }),
               ::testing::HasSubstr("the number of rows is 8"));
+  const std::vector<std::int32_t> ends(7, 8);
+  SequenceLayout ended = layout_;
+  ended.ends = ends;
+  EXPECT_THAT(refusal([&] {
+                attention(tape_, value({8, 64}), options, ended);
+              }),
+              ::testing::HasSubstr("the number of ends is 7"));
   AttentionOptions odd = options;
   odd.shape.kv_heads = 3;
   EXPECT_THAT(refusal([&] {

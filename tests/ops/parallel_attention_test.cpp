@@ -27,6 +27,7 @@ struct AttentionCase {
   std::vector<std::int32_t> offsets;
   std::int64_t window = 0;
   double softcap = 0;
+  std::vector<std::int32_t> ends = {};
 };
 void PrintTo(const AttentionCase& at, std::ostream* out) {
   *out << at.name;
@@ -59,6 +60,11 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
   [[nodiscard]] std::int64_t context() const { return std::get<0>(GetParam()); }
   [[nodiscard]] std::int64_t rows() const { return at().offsets.back(); }
 
+  /// Returns the layout of all rows, which ranks share.
+  [[nodiscard]] SequenceLayout layout() const {
+    return {.offsets = at().offsets, .positions = positions_, .ends = at().ends};
+  }
+
   /// Returns the answer for a rank's rows; without a group, for all rows.
   [[nodiscard]] Answer answer(Communicator* group) const {
     Arena arena;
@@ -67,7 +73,7 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
     const OwnedTensor own = group == nullptr ? copy_of(*qkv_) : rows_of(*qkv_, *group);
     const OwnedTensor seed = group == nullptr ? copy_of(*dout_) : rows_of(*dout_, *group);
     const Var x = tape.input(own, true);
-    const Var y = context_attention(tape, x, options_, {.offsets = at().offsets, .positions = positions_}, group);
+    const Var y = context_attention(tape, x, options_, layout(), group);
     OwnedTensor out = copy_of(y.value());
     tape.seed(y, seed);
     tape.backward();
@@ -97,8 +103,7 @@ TEST_P(ContextAttention, is_attention_without_a_group) {  // PF-1
   Arena arena;
   Tape tape(ops_, arena, at().dtype, false);
   const OwnedTensor one = copy_of(*qkv_);
-  const SequenceLayout layout{.offsets = at().offsets, .positions = positions_};
-  const Var wanted = attention(tape, tape.input(one), options_, layout);
+  const Var wanted = attention(tape, tape.input(one), options_, layout());
   EXPECT_EQ(answer(nullptr).out.values(), copy_of(wanted.value()).values());
 }
 
@@ -106,6 +111,7 @@ TEST_P(ContextAttention, is_attention_without_a_group) {  // PF-1
 const AttentionCase cases[] = {
     {"grouped_causal_rotary", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}},
     {"grouped_windowed_capped", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 2.5},
+    {"grouped_windowed_ends", 4, true, 10000, DType::f32, {0, 9, 14}, 3, 0, {2, 2, 3, 8, 8, 8, 8, 8, 9, 1, 5, 5, 5, 5}},
     {"grouped_both_ways", 4, false, 0, DType::f32, {0, 7, 29}},
     {"grouped_both_ways_rotary_bf16", 4, false, 10000, DType::bf16, {0, 1, 2, 17, 23}},
     {"ungrouped_causal", 8, true, 0, DType::f32, {0, 150, 217}},

@@ -57,6 +57,8 @@ void OperatorPass::write(const T& member) {
     write_contents(std::as_bytes(member.offsets));
     write(member.positions);
     write(member.device_offsets);
+    write(member.ends);
+    write(member.axes);
   } else if constexpr (std::is_same_v<T, std::span<const std::byte>>) {
     write_contents(member);
   } else if constexpr (std::is_pointer_v<T>) {

@@ -208,8 +208,10 @@ void CudaOperatorTable::run(const TopK& op) const {
 
 // ---- attention ----
 
-bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceSummary& summary) const {
-  const std::string refusal = engines_->attention->refusal(shape, act, summary);
+bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceLayout& layout,
+                                 const SequenceSummary& summary) const {
+  const std::string refusal = layout.ends.empty() ? engines_->attention->refusal(shape, act, summary)
+                                                  : "rows see rows after them, as the tokens of an image do";
   if (act == DType::bf16) say_once(refusal);  // f32 has only these kernels: nothing to report
   return refusal.empty();
 }
@@ -221,14 +223,14 @@ std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) co
 void CudaOperatorTable::run(const Attention& op) const {
   if (op.qkv.rows() == 0) return;
   const SequenceSummary summary = summarize(op.layout.offsets);
-  if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention(at(), on_device(op));
+  if (!by_cudnn(op.shape, op.qkv.dtype(), op.layout, summary)) return flash_attention(at(), on_device(op));
   engines_->attention->forward({op.qkv, op.out, op.lse}, op.shape, {summary, op.layout.device_offsets.data()});
 }
 
 void CudaOperatorTable::run(const AttentionBackward& op) const {
   if (op.qkv.rows() == 0) return;
   const SequenceSummary summary = summarize(op.layout.offsets);
-  if (!by_cudnn(op.shape, op.qkv.dtype(), summary)) return flash_attention_backward(at(), on_device(op));
+  if (!by_cudnn(op.shape, op.qkv.dtype(), op.layout, summary)) return flash_attention_backward(at(), on_device(op));
   engines_->attention->backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape,
                                 {summary, op.layout.device_offsets.data()});
 }

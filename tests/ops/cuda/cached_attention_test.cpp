@@ -3,6 +3,7 @@
 #include "runtime/ops/cuda/attention/cached_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
+#include "tests/ops/random_ends.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -11,6 +12,7 @@ struct CachedCase {
   AttentionShape shape;
   std::int64_t first;
   std::int64_t rows;
+  std::vector<std::int32_t> ends = {};
 };
 
 class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterface<DType> {
@@ -24,14 +26,17 @@ class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterf
     const OwnedTensor keys = random(act(), cache);
     const OwnedTensor values = random(act(), cache);
     const OwnedTensor out(act(), {c.rows, c.shape.out_columns()});
-    const CachedAttention call{.qkv = upload(qkv),
-                               .shape = c.shape,
-                               .keys = upload(keys),
-                               .values = upload(values),
-                               .first = c.first,
-                               .out = empty(act(), {c.rows, c.shape.out_columns()})};
-    reference_.run(
-        CachedAttention{.qkv = qkv, .shape = c.shape, .keys = keys, .values = values, .first = c.first, .out = out});
+    const Values ends(c.ends.begin(), c.ends.end());
+    const CachedAttention call{
+        .qkv = upload(qkv),
+        .shape = c.shape,
+        .keys = upload(keys),
+        .values = upload(values),
+        .first = c.first,
+        .out = empty(act(), {c.rows, c.shape.out_columns()}),
+        .ends = span_of(upload(OwnedTensor(DType::i32, Shape{static_cast<std::int64_t>(c.ends.size())}, ends)))};
+    reference_.run(CachedAttention{
+        .qkv = qkv, .shape = c.shape, .keys = keys, .values = values, .first = c.first, .out = out, .ends = c.ends});
     run([&] { cached_attention(at_, call); });
     EXPECT_EQ(download(call.keys), keys.values());
     EXPECT_EQ(download(call.values), values.values());
@@ -52,6 +57,17 @@ TEST_P(CachedAttentionTest, agrees_with_the_processor_for_windows_scales_and_sof
     for (const double softcap : {0.0, 2.0}) {
       compare({{6, 2, 64, true, 0.25, window, softcap}, 100, 1});
       compare({{2, 2, 128, true, 0, window, softcap}, 3, 40});
+    }
+  }
+}
+
+TEST_P(CachedAttentionTest, agrees_with_the_processor_for_ends) {
+  std::mt19937 generator(3);
+  for (const std::int64_t window : {0, 9}) {
+    for (const std::int32_t first : {0, 40}) {
+      std::vector<std::int32_t> ends = testing::random_ends(generator, {37});
+      for (std::int32_t& end : ends) end += first;
+      compare({{4, 2, 24, true, 0, window}, first, 37, ends});
     }
   }
 }

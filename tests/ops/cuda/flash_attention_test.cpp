@@ -5,6 +5,7 @@
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
+#include "tests/ops/random_ends.hpp"
 
 namespace maestro::cuda {
 namespace {
@@ -17,6 +18,7 @@ struct Problem {
   AttentionShape shape;
   Values qkv;
   Values dout;
+  std::vector<std::int32_t> ends = {};
   Problem(const std::vector<std::int32_t>& lengths, const AttentionShape& s, unsigned seed = 1) : shape(s) {
     for (const std::int32_t length : lengths) offsets.push_back(offsets.back() + length);
     std::mt19937 generator(seed);
@@ -39,6 +41,7 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
  protected:
   struct OnDevice {
     Tensor offsets;
+    Tensor ends;
     Tensor qkv;
     Tensor dout;
     Tensor out;
@@ -49,8 +52,12 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
   [[nodiscard]] static DType act() { return GetParam(); }
   OnDevice put(const Problem& problem) {
     const Values offsets(problem.offsets.begin(), problem.offsets.end());
-    const auto count = static_cast<std::int64_t>(offsets.size());
-    return {.offsets = upload(OwnedTensor(DType::i32, Shape{count}, offsets)),
+    const Values ends(problem.ends.begin(), problem.ends.end());
+    const auto list = [&](const Values& values) {
+      return upload(OwnedTensor(DType::i32, Shape{static_cast<std::int64_t>(values.size())}, values));
+    };
+    return {.offsets = list(offsets),
+            .ends = list(ends),
             .qkv = upload(OwnedTensor(act(), problem.qkv_shape(), problem.qkv)),
             .dout = upload(OwnedTensor(act(), problem.out_shape(), problem.dout)),
             .out = empty(act(), problem.out_shape()),
@@ -58,7 +65,7 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
             .dqkv = empty(act(), problem.qkv_shape())};
   }
   void compute(const OnDevice& memory, const AttentionShape& shape) const {
-    const SequenceLayout layout{span_of(memory.offsets), {}};
+    const SequenceLayout layout{.offsets = span_of(memory.offsets), .ends = span_of(memory.ends)};
     flash_attention(at_, {memory.qkv, shape, layout, memory.out, memory.lse});
     flash_attention_backward(at_, {memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv});
   }
@@ -74,7 +81,7 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
     const OwnedTensor out(act(), problem.out_shape());
     const OwnedTensor lse(DType::f32, problem.lse_shape());
     const OwnedTensor dqkv(act(), problem.qkv_shape());
-    const SequenceLayout layout{problem.offsets, {}};
+    const SequenceLayout layout{.offsets = problem.offsets, .ends = problem.ends};
     reference_.run(Attention{.qkv = qkv, .shape = problem.shape, .layout = layout, .out = out, .lse = lse});
     reference_.run(AttentionBackward{
         .dout = dout, .qkv = qkv, .out = out, .lse = lse, .shape = problem.shape, .layout = layout, .dqkv = dqkv});
@@ -126,6 +133,35 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_windows_scales_and_soft_cap
   compare(Problem({70, 33}, {2, 2, 32, false, 0.3, 0, 3}));
 }
 
+TEST_P(FlashAttention, agrees_with_the_processor_for_ends) {
+  std::mt19937 generator(9);
+  const std::vector<std::vector<std::int64_t>> all_lengths = {{1, 130}, {64, 0, 33}, {200}};
+  for (const auto& lengths : all_lengths) {
+    for (const std::int64_t size : {24, 80, 136}) {
+      for (const std::int64_t window : {0, 13, 70}) {
+        SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(size) + " window " +
+                     std::to_string(window));
+        Problem problem({lengths.begin(), lengths.end()}, {4, 2, size, true, 0, window, window == 13 ? 2.0 : 0.0});
+        problem.ends = testing::random_ends(generator, lengths);
+        compare(problem);
+      }
+    }
+  }
+}
+
+TEST_P(FlashAttention, ends_of_a_causal_mask_change_nothing) {
+  const Problem problem({130, 5}, {4, 2, 32, true});
+  Problem ended = problem;
+  for (const std::int32_t length : {130, 5}) {
+    for (std::int32_t row = 1; row <= length; ++row) ended.ends.push_back(row);
+  }
+  const Answer plain = on_device(problem);
+  const Answer same = on_device(ended);
+  const double tolerance = act() == DType::f32 ? 1e-6 : 5e-3;
+  EXPECT_LT(worst_error(same.out, plain.out), tolerance);
+  EXPECT_LT(worst_error(same.dqkv, plain.dqkv), tolerance);
+}
+
 TEST_P(FlashAttention, a_window_of_all_keys_changes_nothing) {
   const Answer plain = on_device(Problem({130, 5}, {4, 2, 32, true}));
   const Answer wide = on_device(Problem({130, 5}, {4, 2, 32, true, 0, 130}));
@@ -147,7 +183,9 @@ TEST_P(FlashAttention, query_heads_use_the_key_head_of_their_group) {
 TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {  // FA-2
   for (const std::int64_t size : {40, 72, 136}) {
     for (const std::int64_t window : {0, 9}) {
-      const Problem problem({70, 3}, {2, 1, size, true, 0, window, window > 0 ? 5.0 : 0.0});
+      Problem problem({70, 3}, {2, 1, size, true, 0, window, window > 0 ? 5.0 : 0.0});
+      std::mt19937 generator(size);
+      if (size == 72) problem.ends = testing::random_ends(generator, {70, 3});
       const OnDevice memory = put(problem);
       run([&] { compute(memory, problem.shape); });
     }

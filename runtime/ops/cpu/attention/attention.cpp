@@ -76,6 +76,7 @@ void* row_of(const Tensor& tensor, std::int64_t row) {
 void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const AttentionTensors& tensors,
                const AttentionGradients& gradients, const SequenceLayout& layout) {
   assert(layout.rows() == tensors.qkv.rows());
+  assert(layout.ends.empty() || (call.causal && std::ssize(layout.ends) == layout.rows()));
   for (std::size_t i = 0; i + 1 < layout.offsets.size(); ++i) {
     const std::int64_t first = layout.offsets[i];
     call.length = layout.offsets[i + 1] - first;
@@ -83,6 +84,7 @@ void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const A
     call.qkv = row_of(tensors.qkv, first);
     call.out = row_of(tensors.out, first);
     call.lse = tensors.lse.data<float>() + first * call.heads;
+    call.ends = layout.ends.empty() ? nullptr : layout.ends.data() + first;
     call.dout = row_of(gradients.dout, first);
     call.dqkv = row_of(gradients.dqkv, first);
     for (call.kv_head = 0; call.kv_head < call.kv_heads; ++call.kv_head) kernel(call);

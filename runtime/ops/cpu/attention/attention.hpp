@@ -3,7 +3,8 @@
 // (FlashAttention-2, Dao 2023: online softmax forward, recomputation from the log-sum-exp backward).
 //
 // Formulas, per sequence and query head h, with kv head g = h / (H / G):
-//   s_ij = scale q_i . k_j (j <= i when causal, j > i - window with a window), or with a soft cap c tanh(s_ij / c),
+//   s_ij = scale q_i . k_j, or with a soft cap c tanh(s_ij / c), where j <= i when causal, or j < end_i with ends, and
+//   j > i - window with a window,
 //   p = softmax(s), o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij)
 //   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i), with a soft cap times 1 - (s_ij / c)^2
 //   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i

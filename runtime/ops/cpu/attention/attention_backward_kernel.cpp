@@ -38,8 +38,10 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   for (std::int64_t r = 0; r < square.rows; r += square.strip) {
     const std::int64_t height = smaller(square.strip, square.rows - r);
-    const KeyRange columns = strip_keys(call, square.q0 + r, height, square.k0, square.keys);
+    KeyRange columns = strip_keys(call, square.q0 + r, height, square.k0, square.keys);
     if (columns.first >= columns.end) continue;
+    // add_key_gradients() reads strips of keys, whose edges those of the ends may not meet: the rest becomes zero.
+    if (call.ends != nullptr) columns.end = round_up(columns.end, attention_padding);
     float* scores = t.scores + r * attention_key_tile;
     float* dscores = t.dscores + r * attention_key_tile;
     TileProduct product = score_product(call, r, height, square.k0, columns);
@@ -67,13 +69,22 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
   }
 }
 
+/// Returns the first row of the square whose query sees `key`; the square's rows if none does.
+std::int64_t first_row_that_sees(const AttentionCall& call, const Square& square, std::int64_t key) {
+  if (!call.causal) return 0;
+  if (call.ends == nullptr) return larger(0, key - square.q0);
+  std::int64_t row = 0;
+  while (row < square.rows && call.ends[square.q0 + row] <= key) ++row;
+  return row;
+}
+
 /// Computes dv (keys, D) += p^T do and dk (keys, D) += ds^T q.
 void add_key_gradients(const AttentionCall& call, const Square& square) {
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   for (std::int64_t k = 0; k < square.keys; k += square.strip) {
     const std::int64_t height = smaller(square.strip, square.keys - k);
-    const std::int64_t first = call.causal ? larger(0, square.k0 + k - square.q0) : 0;  // the earliest that sees any
+    const std::int64_t first = first_row_that_sees(call, square, square.k0 + k);
     const std::int64_t behind = square.k0 + k + height - 1 + call.window - square.q0;
     const std::int64_t end = call.window > 0 ? smaller(behind, square.rows) : square.rows;
     if (first >= end) continue;
@@ -123,7 +134,7 @@ void differentiate_query_tile(const AttentionCall& call, std::int64_t head, std:
   const std::int64_t padded = round_up(call.head_size, attention_padding);
   const std::int64_t rows = smaller(attention_query_tile, call.length - q0);
   read_query_tile(call, head, q0, rows);
-  const std::int64_t end = call.causal ? q0 + rows : call.length;
+  const std::int64_t end = end_of_keys(call, q0 + rows - 1);
   clear_windowed(call, padded);
   for (std::int64_t k0 = first_key_tile(call, q0); k0 < end; k0 += attention_key_tile) {
     const std::int64_t keys = smaller(attention_key_tile, call.length - k0);

@@ -122,7 +122,7 @@ void attend_query_tile(const AttentionCall& call, std::int64_t head, std::int64_
     read_row(queries, q0 + r, call.head_size, call.scale, t.query + r * padded);
     for (std::int64_t i = 0; i < attention_padding; ++i) t.row_sum[r * attention_padding + i] = 0;
   }
-  const std::int64_t end = call.causal ? q0 + rows : call.length;
+  const std::int64_t end = end_of_keys(call, q0 + rows - 1);
   clear_windowed(call, padded);
   for (std::int64_t k0 = first_key_tile(call, q0); k0 < end; k0 += attention_key_tile) {
     add_key_tile(call, q0, rows, k0);

@@ -43,10 +43,11 @@ struct AttentionCall {
   std::int64_t head_size = 1;
   std::int64_t kv_head = 0;  ///< index of the kv head
   bool causal = true;
-  std::int64_t window = 0;  ///< number of keys that a query sees, with itself; 0: all
-  float scale = 1;          ///< score factor
-  float softcap = 0;        ///< soft cap for scaled scores; 0: none
-  bool bf16 = false;        ///< storage of all activations
+  std::int64_t window = 0;             ///< number of keys that a query sees, with itself; 0: all
+  const std::int32_t* ends = nullptr;  ///< (T) end of the keys that a causal query sees; null: its own row is the last
+  float scale = 1;                     ///< score factor
+  float softcap = 0;                   ///< soft cap for scaled scores; 0: none
+  bool bf16 = false;                   ///< storage of all activations
   AttentionScratch tiles;
 };
 

@@ -25,11 +25,22 @@ struct KeyRange {
   std::int64_t end = 0;
 };
 
+/// Returns the end of the keys that a query sees.
+[[nodiscard]] inline std::int64_t end_of_keys(const AttentionCall& call, std::int64_t query) {
+  if (!call.causal) return call.length;
+  return call.ends == nullptr ? query + 1 : call.ends[query];
+}
+
+/// Returns how many of the keys from `first_key` on a query's window hides.
+[[nodiscard]] inline std::int64_t keys_before_window(const AttentionCall& call, std::int64_t query,
+                                                     std::int64_t first_key) {
+  return call.window > 0 ? larger(0, query + 1 - call.window - first_key) : 0;
+}
+
 /// Returns which of the keys [first_key, first_key + keys) a query attends to.
 [[nodiscard]] inline KeyRange seen_keys(const AttentionCall& call, std::int64_t query, std::int64_t first_key,
                                         std::int64_t keys) {
-  return {call.window > 0 ? larger(0, query + 1 - call.window - first_key) : 0,
-          call.causal ? larger(0, smaller(query + 1 - first_key, keys)) : keys};
+  return {keys_before_window(call, query, first_key), larger(0, smaller(end_of_keys(call, query) - first_key, keys))};
 }
 
 /// Returns the columns that any of the queries [query, query + rows) sees, widened to begin at a multiple of
@@ -42,7 +53,7 @@ struct KeyRange {
 
 /// Returns the first key of the first tile that any query from `query` on sees.
 [[nodiscard]] inline std::int64_t first_key_tile(const AttentionCall& call, std::int64_t query) {
-  return seen_keys(call, query, 0, call.length).first / attention_key_tile * attention_key_tile;
+  return keys_before_window(call, query, 0) / attention_key_tile * attention_key_tile;
 }
 
 /// Returns a mask of the lanes whose columns, from `at` on, are in `range`.
@@ -56,7 +67,7 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
 [[nodiscard]] inline std::int64_t strip_rows(const AttentionCall& call, std::int64_t first_query,
                                              std::int64_t first_key, std::int64_t keys) {
   const bool all = seen_keys(call, first_query, first_key, keys).end == keys &&
-                   seen_keys(call, first_query + attention_query_tile - 1, first_key, keys).first == 0;
+                   keys_before_window(call, first_query + attention_query_tile - 1, first_key) == 0;
   return all ? attention_query_tile : attention_padding;
 }
 

@@ -44,6 +44,7 @@ void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) 
   assert(op.keys.columns() == shape.kv_heads * size && op.values.columns() == op.keys.columns());
   assert(op.keys.dtype() == act && op.values.dtype() == act && op.out.dtype() == act);
   assert(op.first >= 0 && op.first + op.qkv.rows() <= op.keys.rows() && op.keys.rows() == op.values.rows());
+  assert(op.ends.empty() || (std::ssize(op.ends) == op.qkv.rows() && op.ends.back() <= op.first + op.qkv.rows()));
   append(op.qkv, shape.heads * size, op.keys, op.first);
   append(op.qkv, (shape.heads + shape.kv_heads) * size, op.values, op.first);
   ScratchPool::Lease lease = scratch.lease();
@@ -55,6 +56,7 @@ void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) 
                            .shared_by = shape.heads / shape.kv_heads,
                            .head_size = size,
                            .window = shape.window,
+                           .ends = op.ends.empty() ? nullptr : op.ends.data(),
                            .scale = static_cast<float>(shape.score_scale()),
                            .softcap = static_cast<float>(shape.softcap),
                            .tiles = take_tiles(lease, size)};

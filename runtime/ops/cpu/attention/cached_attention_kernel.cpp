@@ -28,8 +28,9 @@ inline std::int64_t padded_size(const CachedAttentionCall& call) {
 }
 
 inline Visible visible_to(const CachedAttentionCall& call, std::int64_t query) {
-  const std::int64_t end = call.first + query / call.shared_by + 1;
-  return {call.window > 0 ? larger(0, end - call.window) : 0, end};
+  const std::int64_t row = query / call.shared_by;
+  const std::int64_t behind = call.first + row + 1;
+  return {call.window > 0 ? larger(0, behind - call.window) : 0, call.ends == nullptr ? behind : call.ends[row]};
 }
 
 /// Widens rows [k0, k0 + keys) of the keys or values to (keys, padded D) f32; columns at or above D are zero.

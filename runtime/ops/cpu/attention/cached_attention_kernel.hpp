@@ -20,7 +20,8 @@ struct CachedAttentionCall {
   std::int64_t first = 0;  ///< position of the first row
   std::int64_t shared_by = 1;
   std::int64_t head_size = 1;
-  std::int64_t window = 0;  ///< 0: all keys
+  std::int64_t window = 0;             ///< 0: all keys
+  const std::int32_t* ends = nullptr;  ///< (N) end of the keys that a row sees; null: its own row is the last
   float scale = 1;
   float softcap = 0;  ///< 0: none
   AttentionScratch tiles;

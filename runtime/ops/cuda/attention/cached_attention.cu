@@ -29,6 +29,7 @@ void run_cached(const Launch& at, const CachedAttention& op) {
                        .out = op.out.data<T>(),
                        .first = op.first,
                        .window = shape.window,
+                       .ends = op.ends.empty() ? nullptr : op.ends.data(),
                        .heads = static_cast<int>(shape.heads),
                        .kv_heads = static_cast<int>(shape.kv_heads),
                        .head_size = static_cast<int>(shape.head_size),

@@ -31,7 +31,8 @@ struct CachedCall {
   const T* values;  // (P, G D)
   T* out;           // (N, H D)
   std::int64_t first;
-  std::int64_t window;  // 0: all
+  std::int64_t window;       // 0: all
+  const std::int32_t* ends;  // (N) end of the keys that a row sees; null: its own row is the last
   int heads;
   int kv_heads;
   int head_size;
@@ -69,8 +70,9 @@ __global__ void __launch_bounds__(cached_threads) cached_attention_kernel(Cached
   const int column = thread % call.lanes * flat_width;
   const bool has_columns = column < call.head_size;
   const std::int64_t row = blockIdx.x;
-  const std::int64_t last = call.first + row;
-  const std::int64_t lowest = call.window > 0 && last >= call.window ? last - call.window + 1 : 0;
+  const std::int64_t own_key = call.first + row;
+  const std::int64_t lowest = call.window > 0 && own_key >= call.window ? own_key - call.window + 1 : 0;
+  const std::int64_t last = call.ends == nullptr ? own_key : call.ends[row] - 1;
   const std::int64_t kv_stride = std::int64_t{call.kv_heads} * call.head_size;
   const std::int64_t q_stride = std::int64_t{call.heads} * call.head_size + 2 * kv_stride;
   const auto head = static_cast<int>(blockIdx.y);

@@ -27,6 +27,7 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
   assert(qkv.columns() == shape.qkv_columns());
   return {at,
           {.offsets = layout.offsets.data(),
+           .ends = layout.ends.empty() ? nullptr : layout.ends.data(),
            .sequences = static_cast<std::int32_t>(layout.sequences()),
            .heads = static_cast<std::int32_t>(shape.heads),
            .kv_heads = static_cast<std::int32_t>(shape.kv_heads),

@@ -24,8 +24,8 @@ namespace maestro::cuda {
 /// Throws DeviceError for a refused shape, or for a tensor that is not aligned to 16 bytes.
 void check_flash(const AttentionShape& shape, std::initializer_list<Tensor> tensors);
 
-/// Computes the attention of tensors and layout.offsets in device memory, 16-byte aligned; layout.positions is not
-/// used. Works on the rows of qkv. Throws DeviceError for a refused shape.
+/// Computes the attention of tensors, layout.offsets and layout.ends in device memory, tensors 16-byte aligned;
+/// layout.positions is not used. Works on the rows of qkv. Throws DeviceError for a refused shape.
 void flash_attention(const Launch& at, const Attention& op);
 /// Computes the gradients from the lse of flash_attention() or of any other forward pass with natural logarithms.
 void flash_attention_backward(const Launch& at, const AttentionBackward& op);

@@ -139,12 +139,13 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dq_ker
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k_tile, stride, columns);
     multiply_rows(dscores, dout + warp_index() * warp_rows * stride, v + stage * streamed_tile, stride, columns);
     shape_scores<Plain>(scores, slopes, problem);
-    hide_keys<Plain>(scores, first_query, key, tile.stop, problem);
+    hide_keys<Plain>(scores, first_query, key, tile, problem);
     row_values.to_score_gradients(dscores, scores, scale_log2);
     multiply_by_slopes<Plain>(dscores, slopes);
     multiply_strip(dq, dscores, k_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys(tile), streamed, load, compute);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys<Plain>(tile), streamed, load,
+                                 compute);
   store_rows(dq, {problem.scale, problem.scale}, problem.query(p.dqkv, head), first_query, tile.end, problem.head_size);
 }
 
@@ -164,7 +165,7 @@ __device__ __forceinline__ void load_row_values(float* lse_log2, float* delta, c
 struct TransposedScores {
   std::int64_t first_key;
   std::int64_t first_query;
-  std::int64_t stop;  ///< end of the sequence
+  const FlashTile& tile;  ///< the keys' tile
 };
 /// Turns shaped scores into probabilities, which are zero if the query does not see the key; lse_log2 is by column.
 template <bool Plain, int S>
@@ -178,7 +179,7 @@ __device__ __forceinline__ void to_probabilities(float (&scores)[S][4], const Tr
       const int column = column_of_lane(n) + i % 2;
       const std::int64_t key = at.first_key + row_of_lane(i / 2);
       const std::int64_t query = at.first_query + column;
-      const bool hidden = query >= at.stop || problem.hides<Plain>(query, key);
+      const bool hidden = query >= at.tile.stop || problem.hides<Plain>(at.tile, query, key);
       scores[n][i] = hidden ? 0.0F : exp2f(scores[n][i] * scale_log2 - lse_log2[column]);
     }
   }
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
       multiply_rows(probabilities, k + warp_index() * warp_rows * stride, q_tile, stride, columns);
       Scores slopes;
       shape_scores<Plain>(probabilities, slopes, problem);
-      to_probabilities<Plain>(probabilities, {first_key, query, tile.stop}, problem, lse_log2 + stage * streamed);
+      to_probabilities<Plain>(probabilities, {first_key, query, tile}, problem, lse_log2 + stage * streamed);
       if constexpr (Values) multiply_strip(dv, probabilities, dout_tile, stride, columns, strip);
       if constexpr (Keys) {
         Scores dscores;
@@ -251,8 +252,8 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
         multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
     };
-    stream_tiles<Geometry::stages>(problem.causal ? tile.first : tile.begin, problem.last_query<Plain>(tile), streamed,
-                                   load, compute);
+    stream_tiles<Geometry::stages>(problem.first_query<Plain>(tile), problem.last_query<Plain>(tile), streamed, load,
+                                   compute);
   }
   if constexpr (Keys)
     store_rows(dk, {problem.scale, problem.scale}, problem.key(p.dqkv, kv_head), first_key, tile.end,

@@ -48,22 +48,22 @@ struct OnlineSoftmax {
   }
 };
 
-/// Sets to minus infinity the scores of keys at or beyond `stop` and, with a causal mask, of keys after the query's row
-/// or outside its window.
+/// Sets to minus infinity the scores of keys at or beyond the end of the tile's sequence and, with a causal mask, of
+/// keys that the query's row does not see.
 template <bool Plain, int S>
 __device__ __forceinline__ void hide_keys(float (&scores)[S][4], std::int64_t first_query, std::int64_t first_key,
-                                          std::int64_t stop, const FlashProblem& problem) {
+                                          const FlashTile& tile, const FlashProblem& problem) {
   const std::int64_t last_key = first_key + S * mma_columns - 1;
   const bool in_windows = Plain || first_query + warp_rows - 1 - first_key < problem.window;
   // Every query of the warp sees every key.
-  if (last_key < stop && (!problem.causal || (last_key <= first_query && in_windows))) return;
+  if (last_key < tile.stop && (!problem.causal || (last_key <= first_query && in_windows))) return;
   MAESTRO_UNROLL
   for (int n = 0; n < S; ++n) {
     MAESTRO_UNROLL
     for (int i = 0; i < 4; ++i) {
       const std::int64_t query = first_query + row_of_lane(i / 2);
       const std::int64_t key = first_key + column_of_lane(n) + i % 2;
-      if (key >= stop || problem.hides<Plain>(query, key)) scores[n][i] = -INFINITY;
+      if (key >= tile.stop || problem.hides<Plain>(tile, query, key)) scores[n][i] = -INFINITY;
     }
   }
 }
@@ -125,11 +125,12 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
     set_zero(scores);
     multiply_rows(scores, q + warp_index() * warp_rows * stride, k + stage * streamed_tile, stride, columns);
     if constexpr (!Plain) shape_scores(scores, problem);
-    hide_keys<Plain>(scores, first_query, key, tile.stop, problem);
+    hide_keys<Plain>(scores, first_query, key, tile, problem);
     softmax.take<Plain>(scores, acc, scale * log2_of_e);
     multiply_strip(acc, scores, v + stage * streamed_tile, stride, columns, strip);
   };
-  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys(tile), streamed, load, compute);
+  stream_tiles<Geometry::stages>(problem.first_key<Plain>(tile), problem.end_of_keys<Plain>(tile), streamed, load,
+                                 compute);
   softmax.finish();
   const float factor[2] = {1.0F / softmax.sum[0], 1.0F / softmax.sum[1]};
   store_rows(acc, factor, problem.head_of_out(p.out, head), first_query, tile.end, problem.head_size);

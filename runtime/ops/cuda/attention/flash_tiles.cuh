@@ -109,6 +109,7 @@ inline constexpr std::int64_t most_keys = INT32_MAX;  ///< keys of a sequence, a
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
 struct FlashProblem {
   const std::int32_t* offsets;  ///< device memory, S + 1
+  const std::int32_t* ends;     ///< device memory, M: SequenceLayout::ends; or null
   std::int32_t sequences;
   std::int32_t heads;
   std::int32_t kv_heads;
@@ -117,8 +118,8 @@ struct FlashProblem {
   float scale;          ///< factor of the scores
   float softcap;        ///< 0: none
   std::int64_t window;  ///< most_keys: all
-  /// Returns whether the kernels for scores without softcap and window compute it.
-  [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys; }
+  /// Returns whether the kernels for scores without softcap, window and ends compute it.
+  [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys && ends == nullptr; }
   /// Returns the block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so
   /// that the short tiles fill the end.
   [[nodiscard]] __device__ __forceinline__ FlashTile query_tile(int own_rows) const {
@@ -129,8 +130,15 @@ struct FlashProblem {
     return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));
   }
   /// Returns the end of the keys that the tile's queries see.
+  template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ std::int64_t end_of_keys(const FlashTile& tile) const {
-    return causal ? tile.end : tile.stop;
+    return causal ? end_of_keys<Plain>(tile, tile.end - 1) : tile.stop;
+  }
+  /// Returns the end of the keys that a row of the tile's sequence sees with a causal mask; rows from tile.stop on see
+  /// themselves.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end_of_keys(const FlashTile& tile, std::int64_t query) const {
+    return Plain || ends == nullptr || query >= tile.stop ? query + 1 : tile.begin + ends[query];
   }
   /// Returns the factor of scores after shape_scores().
   template <bool Plain>
@@ -138,14 +146,32 @@ struct FlashProblem {
     return Plain ? scale : 1.0F;
   }
   template <bool Plain>
-  [[nodiscard]] __device__ __forceinline__ bool hides(std::int64_t query, std::int64_t key) const {
-    return causal && (key > query || (!Plain && query - key >= window));
+  [[nodiscard]] __device__ __forceinline__ bool hides(const FlashTile& tile, std::int64_t query,
+                                                      std::int64_t key) const {
+    return causal && (key >= end_of_keys<Plain>(tile, query) || (!Plain && query - key >= window));
   }
   /// Returns the first key that a query of the tile sees.
   template <bool Plain>
   [[nodiscard]] __device__ __forceinline__ std::int64_t first_key(const FlashTile& tile) const {
     if (Plain || tile.first - window < tile.begin) return tile.begin;
     return tile.first - window + 1;
+  }
+  /// Returns the first query that sees a key of the tile: later rows see no fewer.
+  template <bool Plain>
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_query(const FlashTile& tile) const {
+    if (!causal) return tile.begin;
+    if (Plain || ends == nullptr) return tile.first;
+    std::int64_t low = tile.begin;  // the answer is in [low, high]
+    std::int64_t high = tile.first;
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (end_of_keys<Plain>(tile, middle) > tile.first) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
   }
   /// Returns the end of the queries that see a key of the tile.
   template <bool Plain>
