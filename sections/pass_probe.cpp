@@ -6,7 +6,16 @@
 #include <set>
 #include <tuple>
 
+#include "runtime/files/checksum.hpp"
+
 namespace maestro {
+
+namespace {
+
+constexpr std::size_t code_digits = 8;
+constexpr double least_row_flops = 1e3;  // of a complete pass, since CallPrices takes less for equal work
+
+}  // namespace
 
 double sum_ms(const std::vector<ObservedCall>& calls) {
   double sum = 0;
@@ -28,6 +37,10 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
   context_.ops = &table_;
   context_.values = InitialValues::later;
   context_.parallel = {layout, at, tensor_group_.get(), context_group_.get()};
+  if (whole()) {
+    const Section& section = *probed_.described;
+    code_ = checksum_of(section.config_json() + section.description()).substr(0, code_digits);
+  }
   std::shared_ptr<Section> section = build();
   parameter_bytes_ = space_.held();
   runner_ = std::make_unique<SectionRunner>(std::move(section), context_, probed_.optimizer, 1);
@@ -47,7 +60,7 @@ void PassProbe::called(OperatorCall call, double ms) {
 std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::int64_t size, std::int64_t rank) {
   if (size == 1) return nullptr;
   auto observer = [this](const GroupCall& group, double ms) {
-    if (table_.running()) return;
+    if (table_.running() || whole()) return;
     OperatorCall call{std::string(group.name), group.dtype, {group.bytes, group.ranks}, 0};
     call.bytes = static_cast<double>(group.bytes);
     called(std::move(call), ms);
@@ -57,15 +70,18 @@ std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::i
 }
 
 std::shared_ptr<Section> PassProbe::build() {
-  std::shared_ptr<Section> section = probed_.factory(context_);
+  SectionContext context = context_;
+  context.meta = dry() && whole();  // only its parameters are used
+  std::shared_ptr<Section> section = probed_.factory(context);
   Parameters& own = section->parameters();
+  if (context.meta) own.allocate(context.trained, table_.memory(), InitialValues::later, context.moments);
   const auto replicas = static_cast<std::size_t>(node().replicas);
   if (probed_.zero && replicas > 1) {
     own.shard_optimizer_state(shard_range(static_cast<std::size_t>(own.elements()), replicas, 0));
   }
   const bool frozen = !context_.trained && !context_.passes_gradient;
   const bool later = own.values_later();
-  if (frozen && later) section->freeze();
+  if (frozen && later && !context.meta) section->freeze();
   std::set<Parameters*> all{&own, section->weights().parameters};
   for (Parameters* const parameters : all) {
     if (parameters->values_later()) parameters->initialise();  // in a dry pass nothing is drawn
@@ -181,17 +197,55 @@ std::vector<double> PassProbe::whole_passes(const MicroBatchPlan& batch, int cou
 ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   ObservedPasses passes = one_pass(batch);
   // A dry pass stands for all passes of a run, but a device rounds its weights only in the first.
-  if (!dry() || !site_.own_memory || std::exchange(warm_, true)) return passes;
+  if (!dry() || passes.whole || !site_.own_memory || std::exchange(warm_, true)) return passes;
   ObservedPasses next = one_pass(batch);
   next.packs = std::move(passes.packs);
   return next;
 }
 
+OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatchPlan& batch) const {
+  const Layout layout = node().layout;
+  SampleShape sum;
+  double flops = 0;
+  for (const SampleRef& sample : batch.samples) {
+    const Cost cost = probed_.described->cost({sample.tokens, sample.patches, sample.visual, sample.images});
+    flops += direction == "backward" ? 2 * cost.flops + cost.recomputed : cost.flops;
+    sum.tokens += sample.tokens;
+    sum.patches += sample.patches;
+    sum.visual += sample.visual;
+  }
+  OperatorCall call{direction + " " + node().name + " " + code_,
+                    context_.precision,
+                    {sum.tokens, std::ssize(batch.samples), sum.patches, sum.visual, layout.tensor, layout.context}};
+  // A section that states no work has as much as it has rows, so that sizes between measured ones have prices.
+  call.flops = std::max(flops / static_cast<double>(layout.ranks()),
+                        static_cast<double>(sum.tokens + sum.patches + sum.visual) * least_row_flops);
+  return call;
+}
+
+std::pair<std::vector<ObservedCall>, double> PassProbe::observed_whole(OperatorCall call,
+                                                                       const std::function<void()>& work) {
+  table_.observe(false);
+  auto seen = observed([&] {
+    const double begin_ms = site_.now();
+    if (!dry()) work();
+    called(std::move(call), dry() ? 0 : site_.now() - begin_ms);
+  });
+  table_.observe(true);
+  return seen;
+}
+
 ObservedPasses PassProbe::one_pass(const MicroBatchPlan& batch) {
   ObservedPasses passes;
+  passes.whole = whole();
   // Returns the milliseconds without packs.
   const auto run = [&](std::vector<ObservedCall>& calls, const std::function<void()>& work) {
     double ms = 0;
+    if (passes.whole) {
+      const bool first = &calls == &passes.forward;
+      std::tie(calls, ms) = observed_whole(whole_call(first ? "forward" : "backward", batch), work);
+      return ms;
+    }
     std::tie(calls, ms) = observed(work);
     const auto packs = std::stable_partition(calls.begin(), calls.end(),
                                              [](const ObservedCall& each) { return each.call.op != "pack"; });

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs passes of a single section rank, without actors, and observes their calls: on a device, to time them, or with
-// nothing computed (a dry pass), which yields the calls and the memory of a section of any size. Works for every
-// section type, since a section computes only by its operator table and its groups.
+// nothing computed (a dry pass), which yields the calls and the memory of a section of any size.
 //
 // DY-1 (same calls): a dry pass makes the calls, in order, that the section makes on a CPU, or on a GPU after the first
 //       pass, which also rounds the weights.
 // DY-2 (same memory): a dry section's parameters and arenas have the same sizes as on the device.
 // DY-3 (times of the device): if calls return before their work is complete, a call's time is the time between the
 //       marks before and after it, including the device's wait for the next call; their sum is the time of the pass.
+// DY-4 (complete passes): a pass of a section that does not run dry (Section::runs_dry) is a single call in either
+//       direction, with the FLOPs of Section::cost and the time of the pass; a dry pass runs nothing of the section.
 #pragma once
 
 #include <functional>
@@ -37,6 +38,7 @@ struct ObservedPasses {
   std::vector<ObservedCall> packs;  ///< packs of weights, by the first pass after a step
   double forward_ms = 0;            ///< time without packs; 0 in a dry pass
   double backward_ms = 0;
+  bool whole = false;  ///< DY-4
 };
 
 /// The end of a trained section's step, without exchanges with other replicas.
@@ -54,6 +56,8 @@ struct ProbedSection {
   SectionContext context;  ///< without place, table and groups
   OptimizerConfig optimizer;
   bool zero = false;  ///< replica 0 keeps its shard of the optimizer state
+  /// The section on the meta device, for DY-4; null: the section runs dry.
+  std::shared_ptr<const Section> described = {};
   /// Fills the value (M, columns) of a source's port for a micro-batch's samples.
   std::function<void(const std::string& port, const MicroBatchPlan& batch, const Tensor& value)> read;
 };
@@ -95,6 +99,9 @@ class PassProbe {
     std::vector<PortTensor> tensors;
   };
   [[nodiscard]] bool dry() const { return site_.table == nullptr; }
+  [[nodiscard]] bool whole() const { return probed_.described != nullptr && !probed_.described->runs_dry(); }
+  /// Returns the call that stands for a pass in a direction, "forward" or "backward" (DY-4).
+  [[nodiscard]] OperatorCall whole_call(const std::string& direction, const MicroBatchPlan& batch) const;
   /// Returns the memory of tensors at ports: the device's, if it is separate, except for values of sources.
   [[nodiscard]] MemorySpace& port_memory(bool of_source);
   [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
@@ -109,6 +116,8 @@ class PassProbe {
   [[nodiscard]] Fed outputs(const MicroBatchPlan& batch, bool gradients);
   [[nodiscard]] Fed input_gradients(const MicroBatchPlan& batch);
   [[nodiscard]] ObservedPasses one_pass(const MicroBatchPlan& batch);
+  /// Runs `work`, observed as the single call.
+  std::pair<std::vector<ObservedCall>, double> observed_whole(OperatorCall call, const std::function<void()>& work);
   /// Runs `work`; returns its calls and its milliseconds.
   std::pair<std::vector<ObservedCall>, double> observed(const std::function<void()>& work);
 
@@ -126,6 +135,7 @@ class PassProbe {
   std::unique_ptr<SectionRunner> runner_;
   std::uint64_t steps_ = 0;
   bool warm_ = false;  // a pass has run
+  std::string code_;   // digest of the section's description, for names of calls (DY-4)
 };
 
 /// Returns the milliseconds of all calls.

@@ -81,6 +81,7 @@ ProbedSection probed_section(const ResolvedJob& plan, SectionId section) {
   probed.context = planned_context(plan, planned, plan.graph.node(section));
   probed.optimizer = planned.config.optimizer;
   probed.zero = planned.config.zero;
+  probed.described = plan.meta_sections[section.value()];
   probed.read = [&plan](const std::string& port, const MicroBatchPlan& batch, const Tensor& value) {
     read_port(plan, port, batch, value);
   };

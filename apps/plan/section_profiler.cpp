@@ -88,7 +88,7 @@ void add_times(const MeasuredRank& rank, CallPrices& prices) {
     add_calls(passes.forward, prices);
     add_calls(passes.backward, prices);
     add_calls(passes.packs, prices);
-    if (!rank.whole_ms.empty()) continue;
+    if (!rank.whole_ms.empty() || passes.whole) continue;
     prices.add_glue(passes.forward.size(), passes.forward_ms - sum_ms(passes.forward));
     prices.add_glue(passes.backward.size(), passes.backward_ms - sum_ms(passes.backward));
   }
@@ -98,6 +98,7 @@ void add_times(const MeasuredRank& rank, CallPrices& prices) {
     add_calls(end.step, prices);
   }
   const ObservedPasses& last = rank.passes.back();
+  if (last.whole) return;
   const double observed_ms = last.forward_ms + last.backward_ms;
   for (std::size_t pass = rank.whole_ms.size() - std::min(rank.whole_ms.size(), settled); pass < rank.whole_ms.size();
        ++pass) {
@@ -174,8 +175,14 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
     }
   };
   const auto each = [&](const std::function<void(MeasuredRank&, std::size_t at)>& work) {
-    on_all(
-        devices, ranks.size(), [&](std::size_t at) { work(ranks[at], at); }, end_groups);
+    try {
+      on_all(
+          devices, ranks.size(), [&](std::size_t at) { work(ranks[at], at); }, end_groups);
+    } catch (const JobError&) {
+      throw;
+    } catch (const std::exception& failure) {
+      throw JobError(node.section_name() + ": a measured pass fails: " + failure.what());
+    }
   };
   each([&](MeasuredRank& rank, std::size_t at) {
     const LayoutRank of_layout(static_cast<std::uint32_t>(at % static_cast<std::size_t>(node.layout.ranks())));

@@ -32,7 +32,7 @@ class SectionProfiler {
 
   [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
   /// Adds call times from a section's passes and step ends, with each of `batches` (one or more, any sizes) and its
-  /// node's layout. Throws JobError for a replica with more ranks than there are devices, and the section's errors.
+  /// node's layout. Throws JobError for a replica with more ranks than there are devices, and for a section that fails.
   void add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
   /// Adds the same on each share of the GPUs in measured_shares.
   void add_shares(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);

@@ -20,9 +20,11 @@ constexpr double ms_of_us = 1e-3;
 constexpr double least_figure = 1e-6;  // in any unit of this file
 constexpr double most_figure = 1e12;
 
-/// Returns whether the operator is a matrix product; other operators move bytes.
+/// Returns whether the operator is a matrix product; other operators move bytes. A complete pass of a section, "forward
+/// NAME DIGEST", counts as one.
 bool is_product(const OperatorCall& call) {
-  return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos || call.op.ends_with("_loss");
+  return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos || call.op.ends_with("_loss") ||
+         call.op.find(' ') != std::string::npos;
 }
 
 bool is_collective(const OperatorCall& call) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -64,6 +65,80 @@ std::vector<std::string> texts_of(const std::vector<ObservedCall>& calls) {
   std::vector<std::string> texts;
   for (const ObservedCall& observed : calls) texts.push_back(text_of(observed.call));
   return texts;
+}
+
+/// A section that computes with its own code; a pass that computes is counted. Trained by a loss of 0.
+class OwnCode final : public Section {
+ public:
+  OwnCode(const SectionContext& context, std::atomic<int>& passes) : passes_(&passes) {
+    parameters_.add({"weight", Shape{3, 5}, true, [](std::span<float> values) { std::ranges::fill(values, 1.0F); }});
+    context.allocate(parameters_);
+  }
+  [[nodiscard]] Ports ports() const override { return {{{"tokens", DType::i32}}, {}}; }
+  Parameters& parameters() override { return parameters_; }
+  void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override {
+    for (const std::int32_t token : inputs["tokens"].value().span<std::int32_t>()) EXPECT_LT(token, 40);
+    ++*passes_;
+    if (tape.recording()) tape.record_root([this] { parameters_.gradients()[0] += 1; });
+    outputs.metric("loss", 0, 1);
+  }
+  [[nodiscard]] Cost cost(const SampleShape& sample) const override {
+    return {1e4 * static_cast<double>(sample.tokens)};
+  }
+  std::vector<StateEntry> state() override { return {}; }
+  [[nodiscard]] std::string config_json() const override { return "{}"; }
+
+ private:
+  Parameters parameters_;
+  std::atomic<int>* passes_;
+};
+
+TEST(WholePasses, stand_for_sections_that_do_not_run_dry) {  // DY-4
+  std::ostringstream out;
+  Console console({out, out, false, {}});
+  RunOptions options;
+  options.check_only = true;
+  options.quiet = true;
+  App app(JobDocument::parse("[train]\nglobal_batch = 8\n[own]\nmicro_batch = 4\n[data]\nkind = \"synthetic\"\n"
+                             "vocabulary = 40\nsequence = 12\n",
+                             "job.toml", {}),
+          options, console);
+  std::atomic<int> passes = 0;
+  app.source("corpus");
+  app.section("own", [&](const SectionContext& context) -> std::unique_ptr<Section> {
+    return std::make_unique<OwnCode>(context, passes);
+  });
+  app.connect({"corpus", "tokens"}, {"own", "tokens"});
+  const ResolvedJob plan = app.plan();
+  const cpu::CpuOperatorTable table;
+  const MicroBatchPlan batch = batches_of(plan, *plan.graph.find("own"), first_steps(plan, 1).front().samples).front();
+  for (const bool own_memory : {false, true}) {
+    ProbeSite site;
+    site.own_memory = own_memory;
+    const Probed dry = probe_rank(plan, batch, LayoutRank(0), site);
+    EXPECT_EQ(passes, 0) << "a dry pass runs nothing of the section";
+    EXPECT_TRUE(dry.passes.front().whole);
+    EXPECT_EQ(dry.end.norm.size(), 1U);
+    EXPECT_FALSE(dry.end.step.empty());
+  }
+  const Probed dry = probe_rank(plan, batch, LayoutRank(0), ProbeSite());
+  const Probed real = probe_replica(plan, batch, table);
+  EXPECT_EQ(passes, 3);
+  for (std::size_t pass = 0; pass < real.passes.size(); ++pass) {
+    EXPECT_EQ(texts_of(real.passes[pass].forward), texts_of(dry.passes[pass].forward));
+    EXPECT_EQ(texts_of(real.passes[pass].backward), texts_of(dry.passes[pass].backward));
+    ASSERT_EQ(real.passes[pass].forward.size(), 1U);
+    EXPECT_GT(real.passes[pass].forward.front().ms, 0);
+    EXPECT_EQ(dry.passes[pass].forward.front().ms, 0);
+  }
+  EXPECT_EQ(texts_of(dry.end.step), texts_of(real.end.step));
+  const OperatorCall& forward = dry.passes.front().forward.front().call;
+  const OperatorCall& backward = dry.passes.front().backward.front().call;
+  EXPECT_EQ(forward.sizes[0], 4 * 12);
+  EXPECT_EQ(forward.sizes[1], 4);
+  EXPECT_EQ(forward.flops, 1e4 * 4 * 12);
+  EXPECT_EQ(backward.flops, 2 * forward.flops);
+  EXPECT_NE(forward.op, backward.op);
 }
 
 class PassProbes : public ::testing::TestWithParam<ProbeCase> {};

@@ -43,6 +43,7 @@ TEST(DescribedPrices, a_product_takes_the_longer_of_its_flops_and_its_bytes) {
   EXPECT_NEAR(price(pool(), linear(1e7, 10, DType::f32)), 0.001 + 1e7 / (1e8 * 0.5), 1e-12);
   EXPECT_NEAR(price(pool(), linear(1e3, 5e6)), 0.001 + 5, 1e-12);
   EXPECT_NEAR(price(pool(), {"norm", DType::f32, {8, 8}, 1e12, 5e6}), 0.001 + 5, 1e-12) << "it moves bytes";
+  EXPECT_EQ(price(pool(), {"forward head 1a2b3c4d", DType::bf16, {8, 2}, 1e7, 0}), price(pool(), linear(1e7, 0)));
 }
 
 TEST(DescribedPrices, groups_of_one_rank_are_free_and_others_go_round_a_ring) {  // DU-1
