@@ -91,6 +91,18 @@ std::int64_t App::cpu_devices() const {
   return cpu_devices_of(composed_.options);
 }
 
+App App::with(const std::vector<std::string>& settings, RunOptions options, Console& console) const {
+  App changed = *this;
+  changed.composed_.document = composed_.document.copy();
+  options.launch_info = composed_.options.launch_info;
+  options.processes = 1;
+  changed.composed_.options = std::move(options);
+  changed.composed_.own_observers.clear();
+  changed.console_ = &console;
+  for (const std::string& setting : settings) changed.set(setting);
+  return changed;
+}
+
 ResolvedJob App::plan() {
   return resolve_job(composed_);
 }

@@ -139,6 +139,9 @@ class App {
   /// Returns the top level of the job file.
   [[nodiscard]] JobTable job() const { return composed_.document.root(); }
 
+  /// Returns the job file with all overrides.
+  [[nodiscard]] const JobDocument& document() const { return composed_.document; }
+
   /// Returns whether the job file has a table with this name.
   [[nodiscard]] bool has(std::string_view name) const { return composed_.document.root().has(name); }
 
@@ -185,6 +188,9 @@ class App {
   void default_to_one_replica() {
     for (SectionBuilder& builder : composed_.builders) builder.replicas(1);
   }
+  /// Returns this app with more settings, as `set()` takes them, and with other options and console, for plans and
+  /// trial runs: in this process alone, without the observers that observe() has added. Throws JobError.
+  [[nodiscard]] App with(const std::vector<std::string>& settings, RunOptions options, Console& console) const;
   /// Reuses the corpus from the plan of a job with the same [data]; null: opens the corpus.
   void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
   /// Checks everything and returns the plan of the job, without starting anything. Throws JobError.

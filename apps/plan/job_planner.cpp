@@ -278,7 +278,11 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
       if (bytes > most_bytes()) throw JobError(text_of(device.second) + " would need " + text_of_bytes(bytes));
     }
     for (const RankMemory& rank : memory.ranks) {
-      ranked.bytes += rank.demand.on_cuda ? rank.use.on_device() : rank.use.sum();
+      const double bytes = rank.demand.on_cuda ? rank.use.on_device() : rank.use.sum();
+      ranked.bytes += bytes;
+      if (plan.graph.node(rank.section).role == Role::source) continue;  // in the host's memory
+      const ReplicaPlacement* const place = find_place(plan.places, rank.section, rank.replica);
+      ranked.bytes_of_devices[text_of(place->devices[rank.rank.value()])] += bytes;
     }
   } catch (const JobError& refusal) {
     if (refused_++ == 0) first_refusal_ = refusal.what();

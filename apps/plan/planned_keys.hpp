@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "actors/job/resolved_job.hpp"
+#include "apps/plan/layout_keys.hpp"
 #include "apps/plan/layout_search.hpp"
 
 namespace maestro {
 
-/// Returns "replicas", "tensor", ..., in the order of writing.
-[[nodiscard]] const std::vector<std::string>& planned_keys();
 /// Returns a key's value as TOML; not for "devices".
 [[nodiscard]] std::string value_of(const SectionLayout& layout, const std::string& key);
 /// Returns the only key that differs between two layouts; empty: none, or several.

@@ -116,6 +116,10 @@ void JobDocument::override_with(const std::string& setting) {
 
 JobDocument::JobDocument(std::shared_ptr<JobState> state) : state_(std::move(state)) {}
 
+JobDocument JobDocument::copy() const {
+  return JobDocument(std::make_shared<JobState>(*state_));
+}
+
 JobTable JobDocument::root() const {
   return JobTable(state_, {});
 }

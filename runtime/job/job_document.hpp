@@ -25,6 +25,8 @@ class JobDocument {
   static JobDocument parse(std::string text, std::string name, const std::vector<std::string>& overrides = {});
 
   [[nodiscard]] JobTable root() const;
+  /// Returns a document with the same values, whose overrides do not change this one.
+  [[nodiscard]] JobDocument copy() const;
   /// Adds an override, for tables that were taken before as well. Throws JobError as `parse`.
   void override_with(const std::string& setting);
   /// Throws for a key or table that no reader has read; see JobTable::finish.

@@ -31,6 +31,14 @@ TEST(JobOverrides, add_keys_and_tables_the_file_lacks) {
   EXPECT_THAT(root.keys(), ElementsAre("student", "train", "a"));
 }
 
+TEST(JobOverrides, of_a_copy_leave_the_document_as_it_is) {
+  const JobDocument document = overridden({"student.lr=0.25"});
+  JobDocument copy = document.copy();
+  copy.override_with("student.lr=1");
+  EXPECT_EQ(copy.root().table("student").number("lr", 0), 1);
+  EXPECT_EQ(document.root().table("student").number("lr", 0), 0.25);
+}
+
 TEST(JobOverrides, a_value_that_is_not_toml_is_a_string) {
   const auto root = overridden({"a=runs/first try", "b=", "c=x=y", "d=\"quoted\"", "e=1\nf=2"}).root();
   EXPECT_EQ(root.text("a", "?"), "runs/first try");

@@ -4,9 +4,9 @@
 
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/help/job_reference.hpp"
-#include "apps/maestro/padded.hpp"
 #include "apps/maestro/run/plug_in_option.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/observe/padded.hpp"
 
 namespace maestro {
 

@@ -5,13 +5,13 @@
 
 #include "actors/process/graph_app.hpp"
 #include "actors/served/served_type.hpp"
-#include "apps/maestro/padded.hpp"
 #include "apps/maestro/run/bundled_apps.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/job/plan_reader.hpp"
 #include "runtime/model/decoder_config.hpp"
+#include "runtime/observe/padded.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
 

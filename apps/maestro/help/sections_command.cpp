@@ -6,11 +6,11 @@
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/help/job_reference.hpp"
 #include "apps/maestro/help/section_ports.hpp"
-#include "apps/maestro/padded.hpp"
 #include "apps/maestro/run/plug_in_option.hpp"
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/observe/padded.hpp"
 
 namespace maestro {
 

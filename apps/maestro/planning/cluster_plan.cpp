@@ -7,14 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/maestro/padded.hpp"
 #include "apps/maestro/planning/cluster_rivals.hpp"
 #include "apps/maestro/planning/plan_page.hpp"
-#include "apps/maestro/planning/planned_app.hpp"
+#include "apps/maestro/planning/planned_file.hpp"
 #include "apps/plan/cluster_planner.hpp"
 #include "apps/plan/kept_places.hpp"
+#include "apps/plan/ranking_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/observe/padded.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/rehearsal/rehearsed_trace.hpp"
@@ -28,15 +29,15 @@ using Json = nlohmann::ordered_json;
 constexpr double gib = 1 << 30;
 
 /// Returns the settings of a plan with the places of an earlier one, as far as they can be kept.
-std::vector<std::string> settings_from(const PlanArguments& arguments, const PlannedApp& job,
+std::vector<std::string> settings_from(const PlanArguments& arguments, const PlannedFile& file,
                                        const ClusterChoice& chosen, const DescribedCluster& cluster, Console& console) {
   if (arguments.from.empty()) return chosen.settings;
   if (cluster.pools.size() > 1)
     throw JobError("--from: takes a cluster with one pool only, as hosts of several pools keep their numbers");
   std::map<std::string, double> bytes;
   for (const auto& [section, on] : chosen.sections) bytes[section] = on.bytes;
-  const KeptPlaces kept = kept_places(JobDocument::load(arguments.from), job.document(chosen.settings), chosen.settings,
-                                      bytes, cluster.pools.front().devices_of_host);
+  const KeptPlaces kept = kept_places(JobDocument::load(arguments.from), file.document(chosen.settings),
+                                      chosen.settings, bytes, cluster.pools.front().devices_of_host);
   std::string hosts;
   for (const std::int64_t host : kept.hosts) hosts += (hosts.empty() ? "" : ",") + std::to_string(host);
   console.note("moved     " + fixed(kept.moved_bytes / gib, 1) + " of " + fixed(kept.bytes / gib, 1) + " GiB since " +
@@ -46,7 +47,7 @@ std::vector<std::string> settings_from(const PlanArguments& arguments, const Pla
 
 /// Returns the sections to which the job gives a speed for each replica, as an earlier plan does.
 std::set<std::string> planned_speeds_of(const PlannedApp& job) {
-  const std::map<std::string, std::string> settings = job.document().settings();
+  const std::map<std::string, std::string>& settings = job.settings();
   std::set<std::string> planned;
   for (const std::string& section : job.sections()) {
     const auto found = settings.find(section + ".speed");
@@ -62,7 +63,7 @@ ResolvedJob resolve_emulated(PlannedApp& job, const DescribedCluster& cluster,
   const auto sets = [&](const std::string& key) {
     return std::ranges::any_of(settings, [&](const std::string& each) { return each.starts_with(key); });
   };
-  if (hosts && !sets("transport.slots=") && !job.document().settings().contains("transport.slots")) {
+  if (hosts && !sets("transport.slots=") && !job.settings().contains("transport.slots")) {
     settings.push_back("transport.slots=" + std::to_string(slots_between_hosts));
   }
   for (const std::string& section : job.sections()) {
@@ -336,11 +337,11 @@ PlanPage page_of(const ClusterChoice& chosen, const DescribedCluster& cluster, c
 
 ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedApp& job) {
   ClusterPlannerOptions options;
-  options.varied.insert(arguments.varied.begin(), arguments.varied.end());
+  options.varied.insert(arguments.on_machine.varied.begin(), arguments.on_machine.varied.end());
   options.varied.insert("devices");
   options.kept = arguments.kept;
   options.stall = arguments.stall;
-  options.slots = !job.document().settings().contains("transport.slots");
+  options.slots = !job.settings().contains("transport.slots");
   options.cheapest = arguments.objective == "money";
   options.planned_speeds = planned_speeds_of(job);
   if (arguments.most_per_hour > 0) options.most_per_hour = arguments.most_per_hour;
@@ -351,7 +352,8 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
 
 int plan_on_cluster(const PlanArguments& arguments, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
-  PlannedApp job(arguments, console);
+  const PlannedFile file(arguments);
+  PlannedApp job = file.app(console);
   const ClusterPlannerOptions options = options_of(arguments, job);
   ClusterPlanner planner(
       [&](const std::vector<std::string>& settings) {
@@ -374,9 +376,10 @@ int plan_on_cluster(const PlanArguments& arguments, Console& console) {
   if (!arguments.kept.empty()) predicted.keep = {arguments.kept};
   predicted.stall = arguments.stall;
   predicted.headroom = ClusterPlannerOptions().headroom;
-  job.write(settings_from(arguments, job, chosen, cluster, console), predicted,
-            "Layouts chosen by `maestro plan` for " + cluster.name + ", a description: " +
-                fixed(chosen.played.step_ms, 1) + " ms a step on " + std::to_string(chosen.devices) + " devices.");
+  file.write(settings_from(arguments, file, chosen, cluster, console), predicted,
+             "Layouts chosen by `maestro plan` for " + cluster.name + ", a description: " +
+                 fixed(chosen.played.step_ms, 1) + " ms a step on " + std::to_string(chosen.devices) + " devices.",
+             console);
   if (!arguments.page.empty()) {
     write_output(arguments.page, page_of(page_of(chosen, cluster, planner.base()))).or_throw();
     console.note("written   " + printable(arguments.page.string()));

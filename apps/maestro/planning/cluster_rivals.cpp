@@ -5,7 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/maestro/planning/planned_app.hpp"
+#include "apps/plan/ranking_text.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
@@ -21,14 +21,6 @@ std::string more_text(const RivalDivision& rival) {
 }
 
 }  // namespace
-
-std::string certainty_text(const std::vector<Certainty>& certainties) {
-  std::string text;
-  for (const Certainty& of : certainties) {
-    text += (text.empty() ? "" : ", ") + of.section + " " + fixed(of.least, 2) + " to " + fixed(of.most, 2);
-  }
-  return text;
-}
 
 void print_rivals(const ClusterChoice& chosen) {
   std::string others;

@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/plan/certainty.hpp"
 #include "apps/plan/cluster_planner.hpp"
 #include "runtime/page/run_tables.hpp"
 
 namespace maestro {
-
-/// Returns "teacher 0.80 to 1.40, student 0.70 to 1.10".
-[[nodiscard]] std::string certainty_text(const std::vector<Certainty>& certainties);
 
 /// Prints the lines "why not" and "stable", as far as divisions were compared.
 void print_rivals(const ClusterChoice& chosen);

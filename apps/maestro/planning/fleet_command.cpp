@@ -11,9 +11,8 @@
 #include "apps/fleet/fleet_figures.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
-#include "apps/maestro/padded.hpp"
-#include "apps/maestro/planning/planned_app.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/padded.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/page/markup.hpp"
 

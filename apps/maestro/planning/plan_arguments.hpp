@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/maestro/run/plug_in_option.hpp"
+#include "apps/plan/planned_job.hpp"
 
 namespace maestro {
 
@@ -15,24 +16,17 @@ struct PlanArguments {
   std::filesystem::path job;
   std::vector<std::string> overrides;  ///< settings as for train --set
   PlugInChoice plug_ins;
-  std::vector<std::string> varied;  ///< keys that are chosen even if the job gives them
-  std::filesystem::path profile;    ///< prices that are read, and written with new measurements; empty: none
-  std::int64_t cpu_devices = 0;     ///< 0: one per core
-  std::int64_t gpus = 0;            ///< 0: all, unless CPUs are meant or there are none
-  std::int64_t measure_ms = 60;     ///< least time for each layout of a section
-  std::int64_t top = 5;             ///< layouts that are printed
-  std::filesystem::path out;        ///< the job with the chosen keys; empty: not written
-  std::filesystem::path page;       ///< HTML; empty: not written
-  std::int64_t tries = 0;           ///< layouts that are also run
-  std::int64_t steps = 20;          ///< steps of each trial run
-  std::filesystem::path cluster;    ///< description of the devices; empty: this machine's
-  std::string kept;                 ///< with `cluster`: section that keeps its devices
-  double stall = 0.01;              ///< share of the time that the critical section may wait
-  std::string objective = "time";   ///< with `cluster`: "time" or "money"
-  double most_per_hour = 0;         ///< with `cluster`: price of all hosts; 0: no limit
-  std::filesystem::path from;       ///< with `cluster`: a job written by plan, whose places are kept; empty: none
-  std::filesystem::path timeline;   ///< with `cluster`: the rehearsed lanes as a trace; empty: not written
-  std::filesystem::path curve;      ///< with `cluster`: cells for schedulers; empty: not written
+  PlannedJobOptions on_machine;
+  std::filesystem::path out;       ///< the job with the chosen keys; empty: not written
+  std::filesystem::path page;      ///< HTML; empty: not written
+  std::filesystem::path cluster;   ///< description of the devices; empty: this machine's
+  std::string kept;                ///< with `cluster`: section that keeps its devices
+  double stall = 0.01;             ///< share of the time that the critical section may wait
+  std::string objective = "time";  ///< with `cluster`: "time" or "money"
+  double most_per_hour = 0;        ///< with `cluster`: price of all hosts; 0: no limit
+  std::filesystem::path from;      ///< with `cluster`: a job written by plan, whose places are kept; empty: none
+  std::filesystem::path timeline;  ///< with `cluster`: the rehearsed lanes as a trace; empty: not written
+  std::filesystem::path curve;     ///< with `cluster`: cells for schedulers; empty: not written
   bool json = false;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "apps/maestro/planning/planned_app.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/page/recorded_lanes.hpp"
 #include "runtime/page/svg.hpp"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "apps/maestro/planning/planned_app.hpp"
+#include "apps/plan/ranking_text.hpp"
 #include "runtime/page/markup.hpp"
 
 namespace maestro {

@@ -42,15 +42,6 @@ const BundledApp& read_app(const JobTable& root) {
   root.fail("app", "is not given; name the app of this job, one of " + known);
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
-}
-
 fs::path bundled_jobs() {
   const char* repository = std::getenv("MAESTRO_REPOSITORY");
   if (repository != nullptr && fs::is_directory(fs::path(repository) / "apps" / "distill")) {

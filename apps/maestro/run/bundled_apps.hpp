@@ -7,6 +7,7 @@
 #include <string>
 
 #include "actors/process/app.hpp"
+#include "runtime/job/quoted.hpp"  // IWYU pragma: export
 
 namespace maestro {
 
@@ -22,8 +23,5 @@ struct BundledApp {
 
 /// Returns the folder of the bundled job files, in the repository or in this program's installation. Throws JobError.
 [[nodiscard]] std::filesystem::path bundled_jobs();
-
-/// Returns a string as a TOML value, for --set.
-[[nodiscard]] std::string quoted(const std::string& text);
 
 }  // namespace maestro

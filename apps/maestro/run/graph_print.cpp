@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "actors/job/lane_text.hpp"
-#include "apps/maestro/padded.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/padded.hpp"
 #include "runtime/page/graph_chart.hpp"
 
 namespace maestro {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/maestro/commands.hpp"
-#include "apps/maestro/padded.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/observe/output_file.hpp"
+#include "runtime/observe/padded.hpp"
 #include "runtime/page/compare_page.hpp"
 #include "runtime/page/run_reader.hpp"
 #include "runtime/record/run_folder.hpp"

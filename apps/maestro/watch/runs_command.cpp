@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "apps/maestro/commands.hpp"
-#include "apps/maestro/padded.hpp"
 #include "apps/maestro/watch/control_options.hpp"
 #include "apps/maestro/watch/known_runs.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/observe/padded.hpp"
 
 namespace maestro {
 
