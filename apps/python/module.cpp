@@ -10,8 +10,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <cmath>
+#include <iostream>
 #include <maestro/app.hpp>
+#include <maestro/plan.hpp>
 #include <map>
+#include <sstream>
 
 #include "apps/python/python_corpus.hpp"
 #include "apps/python/python_observer.hpp"
@@ -78,6 +81,20 @@ RunOptions options_of(const nb::dict& given) {
   return options;
 }
 
+/// Returns a plan's options, all by their names in Python.
+AppPlanOptions plan_options_of(const nb::dict& given) {
+  AppPlanOptions options;
+  options.varied = nb::cast<std::vector<std::string>>(given["vary"]);
+  options.profile = nb::cast<std::string>(given["profile"]);
+  options.cpu_devices = nb::cast<std::int64_t>(given["cpu_devices"]);
+  options.gpus = nb::cast<std::int64_t>(given["devices"]);
+  options.measure_ms = nb::cast<std::int64_t>(given["measure_ms"]);
+  options.top = nb::cast<std::int64_t>(given["top"]);
+  options.trials = nb::cast<std::int64_t>(given["trials"]);
+  options.steps = nb::cast<std::int64_t>(given["steps"]);
+  return options;
+}
+
 /// Returns the value of a key that a constructor in Python takes, of the kind that it states; without a kind, of the
 /// value's own type. Throws JobError.
 nb::object setting(const JobTable& table, const std::string& key, const std::string& kind) {
@@ -109,6 +126,10 @@ class PythonApp {
     if (options.contains("log_format") && nb::cast<std::string>(options["log_format"]) == "json") console_.use_json();
   }
   App& app() { return app_; }
+  SectionBuilder& section_in_python(std::string name, nb::object open) {
+    const PythonSectionType& type = types_.emplace_back(std::move(open), app_.processes() <= 1);
+    return app_.section(std::move(name), [type](const SectionContext& context) { return type.create(context); });
+  }
   RunResult run() {
     RaisedExceptions::of_process().clear();
     const SavedSignals saved;
@@ -118,11 +139,51 @@ class PythonApp {
     console_.finish();
     return result;
   }
+  AppPlan plan(const nb::dict& given, bool quiet);
 
  private:
+  /// Lets meta sections of a plan share replicas.
+  class Planning {
+   public:
+    explicit Planning(const std::vector<PythonSectionType>& types) : types_(types) { share(true); }
+    ~Planning() { share(false); }
+    Planning(const Planning&) = delete;
+    Planning& operator=(const Planning&) = delete;
+
+   private:
+    void share(bool on) {
+      for (const PythonSectionType& type : types_) type.share_described(on);
+    }
+    const std::vector<PythonSectionType>& types_;
+  };
+
   Console console_;
   App app_;
+  std::vector<PythonSectionType> types_;
 };
+
+AppPlan PythonApp::plan(const nb::dict& given, bool quiet) {
+  if (app_.processes() > 1) {
+    throw JobError("App.plan() measures in one process, and this app has " + std::to_string(app_.processes()) +
+                   ": plan in a script of its own with processes=1, and give its layout to the app as settings");
+  }
+  const AppPlanOptions options = plan_options_of(given);
+  RaisedExceptions::of_process().clear();
+  const SavedSignals saved;
+  const nb::gil_scoped_release unlocked;
+  const Planning planning(types_);
+  std::ostringstream unseen;
+  Console warnings({unseen, std::cerr, false, {}});
+  const auto compose = [this](const std::vector<std::string>& settings, RunOptions run, Console& console) {
+    {
+      const nb::gil_scoped_acquire locked;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // an interrupt
+    }
+    if (!run.check_only) prepare_signals();  // a trial run
+    return app_.with(settings, std::move(run), console);
+  };
+  return plan_app(compose, options, quiet ? warnings : console_);
+}
 
 void bind_result(nb::module_& module) {
   nb::class_<RunResult>(module, "RunResult")
@@ -146,6 +207,24 @@ void bind_result(nb::module_& module) {
       .def_ro("checkpoint", &RunResult::checkpoint)
       .def_ro("report", &RunResult::report)
       .def_ro("trace", &RunResult::trace);
+}
+
+void bind_plan(nb::module_& module) {
+  nb::class_<PlannedLayout>(module, "PlannedLayout")
+      .def_ro("step_ms", &PlannedLayout::step_ms)
+      .def_ro("samples_per_s", &PlannedLayout::samples_per_s)
+      .def_ro("tried_step_ms", &PlannedLayout::tried_step_ms)
+      .def_ro("bytes", &PlannedLayout::bytes)
+      .def_ro("texts", &PlannedLayout::texts)
+      .def_ro("settings", &PlannedLayout::settings)
+      .def_ro("prediction", &PlannedLayout::prediction);
+  nb::class_<AppPlan>(module, "AppPlan")
+      .def_ro("layouts", &AppPlan::layouts)
+      .def_ro("chosen", &AppPlan::chosen)
+      .def_ro("bound_ms", &AppPlan::bound_ms)
+      .def_ro("alternatives", &AppPlan::alternatives)
+      .def_ro("text", &AppPlan::text);
+  module.def("planned_keys", &planned_keys);
 }
 
 void bind_sections(nb::module_& module) {
@@ -210,9 +289,7 @@ void bind_app(nb::module_& module) {
       .def(
           "section_in_python",
           [](PythonApp& self, std::string name, nb::object open) -> SectionBuilder& {
-            return self.app().section(std::move(name),
-                                      [type = PythonSectionType(std::move(open), self.app().processes() <= 1)](
-                                          const SectionContext& context) { return type.create(context); });
+            return self.section_in_python(std::move(name), std::move(open));
           },
           nb::arg("name"), nb::arg("open"), nb::rv_policy::reference_internal)
       .def(
@@ -222,6 +299,7 @@ void bind_app(nb::module_& module) {
       .def("compose_graph", [](PythonApp& self) { compose_graph(self.app()); })
       .def("app_name", [](PythonApp& self) { return self.app().job().text("app", ""); })
       .def("cause", [](PythonApp&, const std::string& error) { return RaisedExceptions::of_process().cause_of(error); })
+      .def("plan", &PythonApp::plan, nb::arg("options"), nb::arg("quiet"))
       .def("run", &PythonApp::run);
 }
 
@@ -233,6 +311,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);
   nb::exception<JobError>(module, "JobError", PyExc_ValueError);
   bind_result(module);
+  bind_plan(module);
   bind_sections(module);
   bind_app(module);
 }

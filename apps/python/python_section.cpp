@@ -49,8 +49,8 @@ SharedArrays shared_arrays() {
 
 class PythonSection final : public Section {
  public:
-  PythonSection(const SectionContext& context, SharedObject replica, bool one_process);
-  ~PythonSection() override;
+  PythonSection(const SectionContext& context, std::shared_ptr<OpenReplica> replica, bool one_process);
+  ~PythonSection() override { open_.reset(); }  // before the parameters, whose memory close() may read
 
   [[nodiscard]] Ports ports() const override { return ports_; }
   Parameters& parameters() override { return parameters_; }
@@ -94,6 +94,7 @@ class PythonSection final : public Section {
 
   std::string name_;
   bool one_process_;  // of the run
+  std::shared_ptr<OpenReplica> open_;
   SharedObject replica_;
   const DeviceQueue* device_ = nullptr;  // the CUDA device; null: the CPU
   Ports ports_;
@@ -106,8 +107,8 @@ class PythonSection final : public Section {
   SharedArrays last_arrays_;  // outputs of the last pass, which are read before the next
 };
 
-PythonSection::PythonSection(const SectionContext& context, SharedObject replica, bool one_process)
-    : name_(context.name), one_process_(one_process), replica_(std::move(replica)) {
+PythonSection::PythonSection(const SectionContext& context, std::shared_ptr<OpenReplica> replica, bool one_process)
+    : name_(context.name), one_process_(one_process), open_(std::move(replica)), replica_(open_->object()) {
   with_python("section '" + name_ + "' in Python", [&] {
     const nb::object& made = replica_.get();
     ports_ = {read_ports("inputs"), read_ports("outputs")};
@@ -125,15 +126,6 @@ PythonSection::PythonSection(const SectionContext& context, SharedObject replica
                    "precision out");
   }
   add_parameters(context);
-}
-
-PythonSection::~PythonSection() {
-  const nb::gil_scoped_acquire locked;
-  try {
-    replica_.get().attr("close")();
-  } catch (nb::python_error& problem) {
-    problem.discard_as_unraisable("close() of a section in Python");
-  }
 }
 
 std::vector<Port> PythonSection::read_ports(const char* side) const {
@@ -338,11 +330,29 @@ std::vector<StateEntry> PythonSection::state() {
 
 }  // namespace
 
-std::unique_ptr<Section> PythonSectionType::create(const SectionContext& context) const {
+OpenReplica::~OpenReplica() {
+  const nb::gil_scoped_acquire locked;
+  try {
+    replica_.get().attr("close")();
+  } catch (nb::python_error& problem) {
+    problem.discard_as_unraisable("close() of a section in Python");
+  }
+}
+
+std::shared_ptr<OpenReplica> PythonSectionType::open(const SectionContext& context) const {
   SharedObject replica;
   with_python("section '" + context.name + "' in Python",
               [&] { replica = SharedObject(open_.get()(context.name, context.seed, context.trained)); });
-  return std::make_unique<PythonSection>(context, std::move(replica), one_process_);
+  return std::make_shared<OpenReplica>(std::move(replica));
+}
+
+std::unique_ptr<Section> PythonSectionType::create(const SectionContext& context) const {
+  if (!context.meta || !described_->shared) {
+    return std::make_unique<PythonSection>(context, open(context), one_process_);
+  }
+  std::shared_ptr<OpenReplica>& known = described_->replicas[{context.seed, context.trained}];
+  if (known == nullptr) known = open(context);
+  return std::make_unique<PythonSection>(context, known, one_process_);
 }
 
 }  // namespace maestro::python

@@ -13,11 +13,27 @@
 
 #include <nanobind/nanobind.h>
 #include <maestro/section.hpp>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "apps/python/python_calls.hpp"
 
 namespace maestro::python {
+
+/// A replica that open() has returned; closed by its last owner.
+class OpenReplica {
+ public:
+  explicit OpenReplica(SharedObject replica) : replica_(std::move(replica)) {}
+  ~OpenReplica();
+  OpenReplica(const OpenReplica&) = delete;
+  OpenReplica& operator=(const OpenReplica&) = delete;
+  [[nodiscard]] const SharedObject& object() const { return replica_; }
+
+ private:
+  SharedObject replica_;
+};
 
 /// Makes replicas. The caller of the constructor holds the interpreter's lock; copies and create() need no lock.
 ///
@@ -35,13 +51,27 @@ namespace maestro::python {
 /// read) in place of a metric: read() returns (sum, weight) after the device has done the pass.
 class PythonSectionType {
  public:
-  PythonSectionType(nanobind::object open, bool one_process) : open_(std::move(open)), one_process_(one_process) {}
+  PythonSectionType(nanobind::object open, bool one_process)
+      : open_(std::move(open)), one_process_(one_process), described_(std::make_shared<Described>()) {}
   /// Throws JobError for what Python raises, and for ports or parameters that a section cannot have.
   [[nodiscard]] std::unique_ptr<Section> create(const SectionContext& context) const;
+  /// Sets whether sections of meta contexts, also of copies of this type, share a replica: a plan makes hundreds. The
+  /// replica does not follow keys that change. Not thread-safe.
+  void share_described(bool share) const {
+    described_->shared = share;
+    described_->replicas.clear();
+  }
 
  private:
+  struct Described {
+    bool shared = false;
+    std::map<std::pair<std::uint64_t, bool>, std::shared_ptr<OpenReplica>> replicas;  // by seed and `trained`
+  };
+  [[nodiscard]] std::shared_ptr<OpenReplica> open(const SectionContext& context) const;
+
   SharedObject open_;
   bool one_process_;
+  std::shared_ptr<Described> described_;
 };
 
 }  // namespace maestro::python

@@ -18,14 +18,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Callable, Iterable, Optional, Union
 
 from maestro import _core
 from maestro._core import JobError, Port, RunResult
+from maestro._plan import Layout, Ranking, kept_generators, ranking_of
 from maestro._sections import Batch, Input, Output, settings_of
 
-__all__ = ["App", "Batch", "Corpus", "Input", "JobError", "Output", "Port", "RunFailed", "RunResult", "Section",
-           "read_steps", "train"]
+__all__ = ["App", "Batch", "Corpus", "Input", "JobError", "Layout", "Output", "Port", "Ranking", "RunFailed", "RunResult",
+           "Section", "read_steps", "train"]
 
 _Path = Union[str, os.PathLike]
 _OPTIONS = ("processes", "cpu_devices", "report", "trace", "tensorboard", "resume", "fresh", "new_data", "listen", "keys",
@@ -146,6 +147,9 @@ class App:
         options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
         options.setdefault("command", sys.orig_argv[1:])
         self._checks_only = check_only
+        self._quiet, self._cpu_devices = bool(quiet), cpu_devices or 0
+        self._readers: list[Callable[[], None]] = []  # read keys again for constructors in Python
+        self._constructors: dict[str, Callable] = {}  # by section
         self._job = "a dictionary" if isinstance(job, dict) else os.fspath(job)
         if isinstance(job, dict):
             self._app = _core.App.of_text(_toml(job), "the job of maestro.App()", given, options)
@@ -191,6 +195,8 @@ class App:
         else:
             from maestro._torch import opener
             opened = opener(type, settings)
+        self._readers.append(read)
+        self._constructors[name] = type
         return Section(self._app, self._app.section_in_python(name, opened), read)
 
     def connect(self, output: Port, input: Port) -> None:
@@ -198,6 +204,47 @@ class App:
         nearest name, and for ports that do not fit, so set the keys that change ports before. Columns that depend on data
         in files are checked by run()."""
         self._app.connect(output, input)
+
+    def plan(self, *, vary: Union[str, Iterable[str]] = (), devices: Optional[int] = None, profile: Optional[_Path] = None,
+             measure_ms: int = 60, top: int = 5, trials: int = 0, steps: int = 20) -> Ranking:
+        """Ranks layouts of the sections on this machine: replicas, micro_batch, zero, devices, and for sections that can,
+        tensor, context and pipeline. Measures passes of every section on replicas of its own, then rehearses runs; the app
+        does not change. `ranking.best.apply(app)` sets the keys of the best layout.
+
+        Chooses the keys that the job leaves out and those that `vary` names: "head.micro_batch", "micro_batch" of all
+        sections, or "all". `devices`: so many GPUs; by default all, or without GPUs as many CPU devices as the app has.
+        `profile`: a file that keeps the measured times for the next plan. Each layout of a section is measured for
+        `measure_ms`. `trials` also runs so many of the best layouts for `steps` steps. Returns at least `top` layouts if
+        there are as many. Raises JobError for what cannot be planned, such as a served section.
+        """
+        for name, value, least, most in (("devices", 1 if devices is None else devices, 1, 64), ("measure_ms", measure_ms, 0, 60000),
+                                         ("top", top, 1, 1000), ("trials", trials, 0, 100), ("steps", steps, 6, 100000)):
+            if not least <= value <= most:
+                raise JobError(f"App.plan({name}={value!r}): expected {least} to {most}")
+        varied = [vary] if isinstance(vary, str) else list(vary)
+        self._check_constructors(varied)
+        sys.stdout.flush()
+        options = {"vary": varied, "devices": devices or 0, "cpu_devices": self._cpu_devices, "profile": os.fspath(profile or ""),
+                   "measure_ms": measure_ms, "top": top, "trials": trials, "steps": steps}
+        try:
+            with kept_generators():
+                return ranking_of(self._app.plan(options, self._quiet))
+        except JobError as failure:
+            raise failure from self._app.cause(str(failure))
+
+    def _check_constructors(self, varied: list[str]) -> None:
+        """Raises JobError for a key that a plan would choose and that a constructor in Python takes as its argument."""
+        for name, make in self._constructors.items():
+            for key, _ in settings_of(make, _core.planned_keys()):
+                if key not in self._app.keys(name) or {key, f"{name}.{key}", "all"} & set(varied):
+                    raise JobError(f"{name}.{key}: App.plan() chooses this key, and {getattr(make, '__name__', 'the class')} "
+                                   "takes it as an argument; rename the argument")
+
+    def _set_all(self, settings: Iterable[str]) -> None:
+        for setting in settings:
+            self._app.set(setting)
+        for read in self._readers:
+            read()
 
     def run(self, *, check: bool = True) -> RunResult:
         """Trains to the end of the job, or until a signal stops it in order, and returns a RunResult.

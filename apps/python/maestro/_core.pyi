@@ -29,6 +29,24 @@ class RunResult:
     report: str
     trace: str
 
+class PlannedLayout:
+    step_ms: float
+    samples_per_s: float
+    tried_step_ms: Optional[float]
+    bytes: dict[str, float]
+    texts: dict[str, str]
+    settings: list[str]
+    prediction: list[str]
+
+class AppPlan:
+    layouts: list[PlannedLayout]
+    chosen: int
+    bound_ms: float
+    alternatives: dict[str, float]
+    text: str
+
+def planned_keys() -> list[str]: ...
+
 class SectionBuilder:
     name: str
     def forward_only(self) -> None: ...
@@ -53,4 +71,5 @@ class App:
     def compose_graph(self) -> None: ...
     def app_name(self) -> str: ...
     def cause(self, error: str) -> Optional[BaseException]: ...
+    def plan(self, options: dict[str, Any], quiet: bool) -> AppPlan: ...
     def run(self) -> RunResult: ...
