@@ -35,7 +35,7 @@ void refuse_own_code(const HfKeys& keys) {
   const JsonValue type = keys.find("model_type");
   if (type.json() != "internvl_chat") return;
   type.refuse(
-      "is a model by code in its own folder; use the folder that transformers reads without it, such as "
+      "is a model by code in its folder; use the folder that transformers reads without it, such as "
       "OpenGVLab/InternVL3-1B-hf, with model_type \"internvl\"");
 }
 

@@ -138,7 +138,7 @@ void read_feature_layer(const HfKeys& root, const Family& family, VisionConfig& 
                  " layers, which is not supported");
   }
   config.layers_run = run == config.layers ? 0 : run;
-  // A class that has the norm by a key of its own applies it to the features of layer -1.
+  // A class with a key for the norm applies it to the features of layer -1.
   config.last_norm = config.last_norm && family.connector == Connector::normed && number == -1;
 }
 

@@ -386,7 +386,7 @@ TEST(VisionPart, of_a_model_by_code_in_its_folder_is_refused_with_the_folder_to_
   const std::string text = replaced(internvl, "\"internvl\"", "\"internvl_chat\"");
   for (const auto& message :
        {parse_hf_vision_config(text, "c").error().message, parse_hf_projector_config(text, "c").error().message}) {
-    EXPECT_THAT(message, AllOf(HasSubstr("model_type = \"internvl_chat\" is a model by code in its own folder"),
+    EXPECT_THAT(message, AllOf(HasSubstr("model_type = \"internvl_chat\" is a model by code in its folder"),
                                HasSubstr("OpenGVLab/InternVL3-1B-hf"), IsOneLine()));
   }
 }

@@ -24,7 +24,7 @@ struct AuthorKernels {
   void (*multiply)(In a, In b, Out out, std::int64_t count);
   /// Multiplies each row of a by an element of b.
   void (*multiply_rows)(In a, In b, Out out, std::int64_t rows, std::int64_t columns);
-  /// Multiplies each row of a by b, a row.
+  /// Multiplies all rows in a by the row in b.
   void (*multiply_columns)(In a, In b, Out out, std::int64_t rows, std::int64_t columns);
   void (*sigmoid)(In x, Out y, std::int64_t count);
   void (*sigmoid_backward)(In dy, In y, Out dx, std::int64_t count);
