@@ -175,7 +175,7 @@ TEST(ImageTexts, keys_that_change_texts_are_refused_by_name) {
   EXPECT_EQ(with("llava", processor, "image_token", "<picture>"),
             "processor_config.json: image_token = \"<picture>\" differs from token 800 of config.json, <image>");
   EXPECT_EQ(with("internvl", "tokenizer_config.json", "context_image_token", "<img>").substr(0, 64),
-            "tokenizer_config.json: context_image_token: <img> differs from to");
+            "tokenizer_config.json: context_image_token: <img> differs from t");
   EXPECT_EQ(with("internvl", "tokenizer_config.json", "end_image_token", nullptr),
             "tokenizer_config.json: end_image_token: is missing, also in extra_special_tokens");
   EXPECT_EQ(with("llava", "config.json", "image_token_index", 9999),
