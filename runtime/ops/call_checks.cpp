@@ -142,8 +142,9 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
           {"the number of positions", static_cast<std::int64_t>(layout.positions.size())}});
   }
   const std::vector<std::uint8_t>& axis = options.rotary->axis;
-  const std::int64_t used = axis.empty() ? 0 : std::ranges::max(axis);
-  if ((!axis.empty() && axis.size() != options.rotary->inverse.size()) || used >= layout.axes) {
+  if (axis.empty()) return;
+  const bool known = layout.axes == 1 || std::ranges::max(axis) < layout.axes;
+  if (axis.size() != options.rotary->inverse.size() || !known) {
     fail(op, "each rotated pair must have one of the layout's axes",
          {{"the number of axes", layout.axes}, {"the number of pairs with an axis", std::ssize(axis)}});
   }

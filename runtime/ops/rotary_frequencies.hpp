@@ -13,7 +13,7 @@ namespace maestro {
 struct RotaryFrequencies {
   std::vector<double> inverse;  ///< radians per position, a value for each rotated pair of columns
   double magnitude = 1;
-  std::vector<std::uint8_t> axis;  ///< position that a pair turns by, a value for each pair; empty: the first
+  std::vector<std::uint8_t> axis;  ///< position that turns each pair if rows have several; empty: the first
   auto operator<=>(const RotaryFrequencies&) const = default;
 };
 

@@ -170,17 +170,20 @@ TEST_F(CallChecks, attention_takes_the_layouts_rows_and_the_heads_columns) {
               ::testing::HasSubstr("kv_heads must divide heads"));
   EXPECT_EQ(refusal([&] { attention(tape_, value({8, 64}), options, layout_); }), "accepted");
   AttentionOptions turned = options;
-  turned.rotary = std::make_shared<const RotaryFrequencies>(RotaryFrequencies{{1, 0.5}, 1, {0, 1}});
+  turned.rotary = std::make_shared<const RotaryFrequencies>(RotaryFrequencies{{1, 0.5}, 1, {0, 2}});
   SequenceLayout two_axes = layout_;
   two_axes.axes = 2;
-  EXPECT_THAT(refusal([&] {
-                attention(tape_, value({8, 64}), turned, layout_);
-              }),
-              ::testing::HasSubstr("each rotated pair must have one of the layout's axes"));
+  EXPECT_EQ(refusal([&] { attention(tape_, value({8, 64}), turned, layout_); }), "accepted");
   EXPECT_THAT(refusal([&] {
                 attention(tape_, value({8, 64}), turned, two_axes);
               }),
               ::testing::HasSubstr("a position for each row and axis"));
+  const std::array<std::int32_t, 16> places{};
+  two_axes.positions = places;
+  EXPECT_THAT(refusal([&] {
+                attention(tape_, value({8, 64}), turned, two_axes);
+              }),
+              ::testing::HasSubstr("each rotated pair must have one of the layout's axes"));
   EXPECT_THAT(refusal([&] {
                 head_norm(tape_, value({8, 64}), {&narrow_, &narrow_}, options.shape, nullptr);
               }),

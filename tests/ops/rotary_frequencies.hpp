@@ -12,7 +12,7 @@ namespace maestro::testing {
 
 /// Returns inverse[i] = theta^(-2i / columns), i < columns / 2.
 inline RotaryFrequencies frequencies(double theta, std::int64_t columns, double magnitude = 1) {
-  RotaryFrequencies found{.inverse = {}, .magnitude = magnitude};
+  RotaryFrequencies found{.inverse = {}, .magnitude = magnitude, .axis = {}};
   for (std::int64_t i = 0; i < columns / 2; ++i) {
     found.inverse.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(columns)));
   }

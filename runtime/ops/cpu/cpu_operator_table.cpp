@@ -281,7 +281,7 @@ void CpuOperatorTable::run(const Rotary& op) const {
                                .half = half,
                                .positions = op.positions.data(),
                                .axes = positions / rows,
-                               .axis = axis.empty() ? nullptr : axis.data(),
+                               .axis = axis.empty() || positions == rows ? nullptr : axis.data(),
                                .cosines = angles->cosines.data(),
                                .sines = angles->sines.data(),
                                .direction = static_cast<float>(op.direction)});

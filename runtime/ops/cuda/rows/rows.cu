@@ -99,7 +99,7 @@ void rotary(const Launch& at, const Rotary& op) {
                          static_cast<int>(pairs),
                          {}};
   std::ranges::copy(inverse, angles.angles.inverse);
-  std::ranges::copy(op.frequencies->axis, angles.angles.axis);
+  if (positions > rows) std::ranges::copy(op.frequencies->axis, angles.angles.axis);
   launch_rows(at, "rotary_angles", rows, pairs, angles);
   const bool packed = pairs % flat_width == 0 && packs_fit(qkv, shape.head_size, flat_width);
   with_type(qkv.dtype(), [&](auto type) {
