@@ -100,7 +100,7 @@ ProjectorConfig projector_of(const HfKeys& keys) {
   config.norm = read_name<FeatureNorm>(keys, "norm", norm_names);
   config.rms_norm = keys.flag("rms_norm", false);
   config.norm_epsilon = keys.positive("norm_epsilon", config.norm_epsilon);
-  config.taps = keys.size("taps", 0, 0, most_layers);
+  config.taps = keys.size("taps", 0, 0, most_taps);
   keys.refuse_unknown([](std::string_view key) {
     return ignored_hf_key(key) || key == "vision_config" || key == "text_config" || key == "tie_word_embeddings";
   });

@@ -26,6 +26,9 @@
 
 namespace maestro {
 
+/// Layers whose results an encoder may send in addition to its features.
+inline constexpr std::int64_t most_taps = 8;
+
 /// A vision encoder's encoding of patch positions.
 enum class PatchPositions : std::uint8_t {
   learned,       ///< a table with an entry per position, as in SigLIP (Zhai et al. 2023)

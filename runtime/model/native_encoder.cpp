@@ -72,6 +72,9 @@ void read_taps(const HfKeys& keys, const NativeEncoder& defaults, VisionPart& pa
         key, "is absent, and its default, 8, 16, 24, is beyond the " + std::to_string(part.encoder.layers) + " layers");
   }
   part.projector.taps = std::ssize(part.encoder.taps);
+  if (part.projector.taps > most_taps) {
+    keys.find(key).refuse("lists more than " + std::to_string(most_taps) + " layers, which is not supported");
+  }
 }
 
 std::int64_t read_ffn(const HfKeys& keys, const NativeEncoder& defaults, std::int64_t width) {
@@ -127,7 +130,7 @@ void read_native_encoder(const HfKeys& keys, const NativeEncoder& defaults, std:
     keys.fail(defaults.out_key,
               std::to_string(out) + " differs from the language model's width, " + std::to_string(text_width));
   }
-  keys.refuse_unknown(has_no_effect);
+  if (!keys.json().is_null()) keys.refuse_unknown(has_no_effect);
 }
 
 }  // namespace maestro
