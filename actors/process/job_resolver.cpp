@@ -88,15 +88,17 @@ void check_visual(const ResolvedJob& plan) {
   if (plan.corpus->max_visual() == 0) return;
   for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
     const GraphNode& node = plan.graph.nodes()[index];
-    const auto port = std::ranges::find(node.ports.inputs, "visual", &Port::name);
-    if (port == node.ports.inputs.end() || port->axis != Axis::visual) continue;
-    const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
-      return edge.to == SectionId(index) && edge.to_port == port->name;
-    });
-    if (connected) continue;
-    throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
-                   "rows: connect a projector's output visual (in an app of this program: add a table for the " +
-                   "projector, and one for the vision encoder)");
+    for (const Port& port : node.ports.inputs) {
+      const bool of_images = port.name == "visual" || port.name.starts_with("visual_");
+      if (!of_images || port.axis != Axis::visual) continue;
+      const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
+        return edge.to == SectionId(index) && edge.to_port == port.name;
+      });
+      if (connected) continue;
+      throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
+                     "rows: connect a projector's output " + port.name +
+                     " (in an app of this program: add a table for the projector, and one for the vision encoder)");
+    }
   }
 }
 

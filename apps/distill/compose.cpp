@@ -8,6 +8,8 @@
 
 #include "runtime/core/usable_cores.hpp"
 #include "runtime/job/job_reader.hpp"
+#include "runtime/model/hf_vision_config.hpp"
+#include "sections/decoder/decoder_shape.hpp"
 #include "sections/distill/student_table.hpp"
 
 namespace maestro {
@@ -68,6 +70,11 @@ void connect_images(App& app, const SectionBuilder& data, const SectionBuilder& 
   app.connect(encoder->port("features"), projector.port("features"));
   for (const char* port : {"sources", "weights"}) app.connect_where_present(data.port(port), projector.port(port));
   app.connect(projector.port("visual"), reader.port("visual"));
+  for (std::int64_t tap = 0; tap < most_taps; ++tap) {
+    const std::string features = tap_name("features", tap), visual = tap_name("visual", tap);
+    app.connect_where_present(encoder->port(features), projector.port(features));
+    app.connect_where_present(projector.port(visual), reader.port(visual));
+  }
 }
 
 }  // namespace

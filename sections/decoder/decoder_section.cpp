@@ -48,9 +48,14 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
     : context_(context),
       output_layer_(output_layer),
       reads_images_(data.patch_columns > 0),
-      visual_(data.visual.value_or(context.precision)),
+      visual_{data.visual.precision.value_or(context.precision), data.visual.taps},
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
              context.stage, {context.lora.given() ? &adapters_ : nullptr, context.lora}) {
+  if (visual_.taps >= decoder.layers) {
+    throw JobError(context.name + ": images have rows for " + std::to_string(visual_.taps) +
+                   " layers, but the decoder has only " + std::to_string(decoder.layers) +
+                   ", the last one not counted");
+  }
   stack_.recompute(context.recompute);
   head_ = add_output_layer(ParameterInit(context.seed, context.name));
   for (const BlockOptions& layer : stack_.layer_options()) check_attention(context, layer.attention.shape);
@@ -151,10 +156,23 @@ Ports DecoderSection::stage_ports(const Ports& behind) const {
   } else {
     ports.outputs = {stream};
   }
-  if (first_stage() && reads_images_) {
-    ports.inputs.push_back({"visual", visual_, decoder().width, true, true, Axis::visual, Sharding::replicated});
+  if (!reads_images_) return ports;
+  const Port visual{"visual", *visual_.precision, decoder().width, true, true, Axis::visual, Sharding::replicated};
+  if (first_stage()) ports.inputs.push_back(visual);
+  for (std::int64_t tap = 0; tap < visual_.taps; ++tap) {
+    if (!takes_tap(tap)) continue;
+    const bool reads_tokens = std::ranges::find(ports.inputs, tokens.name, &Port::name) != ports.inputs.end();
+    if (!reads_tokens) ports.inputs.push_back(tokens);
+    Port rows = visual;
+    rows.name = tap_name(visual.name, tap);
+    ports.inputs.push_back(std::move(rows));
   }
   return ports;
+}
+
+bool DecoderSection::takes_tap(std::int64_t tap) const {
+  const Stage& stage = stack_.stage();
+  return tap >= stage.first_layer && tap < stage.first_layer + stage.layers;
 }
 
 Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
@@ -168,13 +186,31 @@ Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
   const Var x = stack_.embedded(tape, own, layout);
   const std::vector<std::int32_t> marked = image_rows(known);
   if (marked.empty()) return x;
-  if (context_.parallel.layout.ranks() == 1) return index_add(tape, x, inputs["visual"], tape.indices(marked));
-  return with_own_images(tape, x, inputs, marked);
+  const AddedRows visual = own_rows(tape, inputs, "visual", marked);
+  return index_add(tape, x, visual.rows, visual.at);
 }
 
-Var DecoderSection::with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
-                                    std::span<const std::int32_t> marked) const {
+std::vector<AddedRows> DecoderSection::added_rows(Tape& tape, const Inputs& inputs) const {
+  std::vector<AddedRows> added;
+  for (std::int64_t tap = 0; reads_images_ && tap < visual_.taps; ++tap) {
+    if (!takes_tap(tap)) continue;
+    const std::vector<std::int32_t> marked = image_rows(inputs.host("tokens").span<std::int32_t>());
+    if (marked.empty()) break;
+    const std::string port = tap_name("visual", tap);
+    if (!inputs.has(port)) {
+      throw JobError(context_.name + ": nothing is connected to " + port + ", but the images have rows for " +
+                     std::to_string(visual_.taps) + " layers");
+    }
+    added.push_back(own_rows(tape, inputs, port, marked));
+    added.back().layer = tap;
+  }
+  return added;
+}
+
+AddedRows DecoderSection::own_rows(Tape& tape, const Inputs& inputs, const std::string& port,
+                                   std::span<const std::int32_t> marked) const {
   const ParallelContext& parallel = context_.parallel;
+  if (parallel.layout.ranks() == 1) return {0, inputs[port], tape.indices(marked)};
   const RowRange own = parallel.layout.rows(Sharding::rank_rows, inputs.layout().rows(), parallel.rank);
   const auto first = std::ranges::lower_bound(marked, own.first) - marked.begin();
   const auto end = std::ranges::lower_bound(marked, own.end()) - marked.begin();
@@ -183,17 +219,18 @@ Var DecoderSection::with_own_images(Tape& tape, const Var& x, const Inputs& inpu
   std::ranges::transform(marked.subspan(static_cast<std::size_t>(first), at.size()), at.begin(),
                          [&](std::int32_t row) { return row - static_cast<std::int32_t>(own.first); });
   const Var visual =
-      copy_to_group(tape, copy_to_group(tape, inputs["visual"], parallel.tensor_group), parallel.context_group);
+      copy_to_group(tape, copy_to_group(tape, inputs[port], parallel.tensor_group), parallel.context_group);
   // A rank without image positions takes part, too: its gradient enters the sums as zeros.
-  return index_add(tape, x, index_select(tape, visual, tape.indices(taken)), tape.indices(at));
+  return {0, index_select(tape, visual, tape.indices(taken)), tape.indices(at)};
 }
 
 Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
   return first_stage() ? embedded(tape, inputs) : inputs[stream_name];
 }
 
-Stream DecoderSection::stream(Tape& tape, const Inputs& inputs) {
-  return stack_.transformed(tape, incoming(tape, inputs), inputs.layout());
+Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, const Block& wanted) {
+  const Var x = incoming(tape, inputs);
+  return stack_.transformed(tape, x, inputs.layout(), wanted, added_rows(tape, inputs));
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {

@@ -10,9 +10,13 @@
 // If the data have images, the first stage also takes the rows of `visual` for the positions of image tokens (LLaVA,
 // Liu et al. 2023):
 //   visual  (V, width) act, with the projector's precision, optional, differentiable
+// and if the projector sends rows for further layers, the stage of the k-th layer takes (and tokens, in every stage)
+//   visual_k  as visual
 //
 // IP-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
 //       positions are learned. A sample with more or fewer image tokens than rows of visual is refused by its number.
+//       The rows of visual_k are added to the stream at these positions after the k-th layer (DeepStack, Meng et al.
+//       2024, arXiv 2406.04334).
 // IP-2 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
 //       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.
@@ -93,8 +97,9 @@ class DecoderSection : public Section {
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs);
   /// Returns the residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
-  /// Returns the residual stream after the stage's layers, in the same form as incoming().
-  Stream stream(Tape& tape, const Inputs& inputs);
+  /// Returns the residual stream after the stage's layers, in the same form as incoming(), or only the rows `wanted`,
+  /// as DecoderStack::transformed().
+  Stream stream(Tape& tape, const Inputs& inputs, const Block& wanted = Block());
   /// Sets all outputs of a stage other than the last: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Returns the body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next function.
@@ -107,9 +112,13 @@ class DecoderSection : public Section {
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
  private:
-  /// Returns x (M_t, width) with the rows of visual at the rank's image positions; `marked` are all ranks' positions.
-  [[nodiscard]] Var with_own_images(Tape& tape, const Var& x, const Inputs& inputs,
-                                    std::span<const std::int32_t> marked) const;
+  /// Returns the rows of a port that the rank's image positions take; `marked` are all ranks' positions.
+  [[nodiscard]] AddedRows own_rows(Tape& tape, const Inputs& inputs, const std::string& port,
+                                   std::span<const std::int32_t> marked) const;
+  /// Returns the rows that the stage's layers add.
+  [[nodiscard]] std::vector<AddedRows> added_rows(Tape& tape, const Inputs& inputs) const;
+  /// Returns whether the stage has the layer after which rows of visual_(tap + 1) are added.
+  [[nodiscard]] bool takes_tap(std::int64_t tap) const;
   [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
   /// Keeps only the packed forms of the weights' matrices.
   void freeze_weights(bool passes_gradient);
@@ -118,8 +127,8 @@ class DecoderSection : public Section {
 
   SectionContext context_;
   OutputLayer output_layer_;
-  bool reads_images_;  // the data have images
-  DType visual_;
+  bool reads_images_;      // the data have images
+  VisualRows visual_;      // its precision is given
   Parameters parameters_;  // all parameters, or the frozen weights below adapters
   Parameters adapters_;
   DecoderStack stack_;  // after the parameters: refers to them

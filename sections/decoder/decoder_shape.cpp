@@ -8,6 +8,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -75,7 +76,17 @@ DecoderConfig resolved(DecoderConfig config) {
   return config;
 }
 
-std::optional<DType> read_visual(const JobTable& table, const JobTable& root, const DataShape& data) {
+VisualRows visual_rows_of(const JobTable& projector) {
+  VisualRows rows{read_precision(projector)};
+  const std::string weights = read_weights_folder(projector);
+  if (weights.empty()) return rows;
+  const auto stored = read_hf_projector_config(weights);
+  if (!stored) projector.fail("weights", stored.error().message);
+  rows.taps = stored->taps;
+  return rows;
+}
+
+VisualRows read_visual(const JobTable& table, const JobTable& root, const DataShape& data) {
   const std::string own = table.name() + "_projector";
   const std::string projector = table.text("projector", root.has(own) ? own : "projector",
                                            {"with images: the section that sends the visual rows; absent: "
@@ -83,7 +94,7 @@ std::optional<DType> read_visual(const JobTable& table, const JobTable& root, co
   if (table.has("projector") && data.patch_columns == 0) {
     table.fail("projector", "is without effect: the data are without images");
   }
-  return root.has(projector) ? std::optional(read_precision(root.table(projector))) : std::nullopt;
+  return root.has(projector) ? visual_rows_of(root.table(projector)) : VisualRows();
 }
 
 DecoderConfig read_decoder_shape(const JobTable& table) {

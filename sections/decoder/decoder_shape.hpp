@@ -13,6 +13,17 @@
 
 namespace maestro {
 
+/// Returns the port for the rows of a tapped layer, counted from 0: "features_1" for the first.
+[[nodiscard]] inline std::string tap_name(const std::string& port, std::int64_t tap) {
+  return port + "_" + std::to_string(tap + 1);
+}
+
+/// The rows that a projector sends to a decoder.
+struct VisualRows {
+  std::optional<DType> precision = {};  ///< none: the decoder's
+  std::int64_t taps = 0;                ///< rows of visual_1, ... are added after as many layers, from the first on
+};
+
 /// The expected shape of the data, as far as it is known when sections are built. Zero or empty: unknown, not checked.
 struct DataShape {
   std::int64_t sequence = 0;       ///< tokens of the longest sample
@@ -20,18 +31,19 @@ struct DataShape {
   std::string tokenizer;           ///< name of the tokenizer that made the ids
   std::int64_t patch_columns = 0;  ///< elements of an image patch, 3 x patch x patch
   PictureGrids pictures = {};      ///< grids of the images
-  /// Precision of the visual rows that a decoder receives; none: the decoder's.
-  std::optional<DType> visual = {};
-  bool marks = false;  ///< positions have marks (Corpus::read_marks())
+  bool marks = false;              ///< positions have marks (Corpus::read_marks())
+  VisualRows visual = {};          ///< rows that a decoder receives for images
 };
 
 /// Returns `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
 /// multiple of 64 (others).
 [[nodiscard]] DecoderConfig resolved(DecoderConfig config);
 
-/// Reads the precision of the visual rows from the section that key `projector` names: by default NAME_projector, if
-/// the job has it, else "projector". Throws JobError if the key is given, but the data are without images.
-[[nodiscard]] std::optional<DType> read_visual(const JobTable& table, const JobTable& root, const DataShape& data);
+/// Reads the visual rows from the section that key `projector` names: by default NAME_projector, if the job has it,
+/// else "projector". Throws JobError if the key is given, but the data are without images.
+[[nodiscard]] VisualRows read_visual(const JobTable& table, const JobTable& root, const DataShape& data);
+/// Returns the visual rows that the section with this table sends, a projector.
+[[nodiscard]] VisualRows visual_rows_of(const JobTable& projector);
 
 /// Reads the shape keys of a section's table. With `weights` given, the folder's config.json provides the keys that the
 /// table leaves out. Throws JobError.

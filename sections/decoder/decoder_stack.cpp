@@ -279,26 +279,32 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
   return reduce_scatter_rows(tape, parts, part.group);
 }
 
-Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted) const {
-  return transformed(tape, std::move(x), layout, wanted, {});
+Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                                 const std::vector<AddedRows>& added) const {
+  return transformed(tape, std::move(x), layout, wanted, std::span<const AttentionCache>(), added);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                                 std::span<const AttentionCache> caches) const {
+                                 std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const {
   assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
-  const auto run = [this, &tape, layout, wanted, caches](std::size_t first, std::size_t end, Stream before) {
-    return layers({&tape, first, end}, std::move(before), layout, wanted, caches);
+  const auto run = [this, &tape, layout, wanted, caches, added](std::size_t first, std::size_t end, Stream before) {
+    return layers({&tape, first, end}, std::move(before), layout, wanted, caches, added);
   };
   return through_layers(tape, std::move(x), layers_.size(), recompute_, run);
 }
 
 Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
-                            std::span<const AttentionCache> caches) const {
+                            std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const {
   for (std::size_t i = range.first; i < range.end; ++i) {
     BlockOptions options = options_[i];
     if (!caches.empty()) options.cache = &caches[i];
     const bool last = i + 1 == layers_.size();
     x = transformer_block(*range.tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
+    for (const AddedRows& each : added) {
+      if (each.layer != stage_.first_layer + static_cast<std::int64_t>(i)) continue;
+      assert(!last || !wanted.defined());
+      x = index_add(*range.tape, whole(*range.tape, x), each.rows, each.at);
+    }
   }
   return x;
 }

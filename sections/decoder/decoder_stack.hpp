@@ -43,6 +43,13 @@ struct StackAdapters {
   LoraConfig lora;
 };
 
+/// Rows that are added to the stream after a layer (DeepStack, Meng et al. 2024).
+struct AddedRows {
+  std::int64_t layer = 0;  ///< layer of the complete model
+  Var rows;                ///< (N, width) act
+  Block at;                ///< (N) i32: the rank's row of the stream that each is added to
+};
+
 // Over ranks: the token embedding is sharded over the vocabulary, positions and norms are replicated, layers as in
 // transformer_block.hpp. The micro-batch has M rows, a context part M_c, a rank M_t; all are equal on a single rank.
 
@@ -63,11 +70,12 @@ class DecoderStack {
   /// Returns the options of this stage's layers, on a tensor rank.
   [[nodiscard]] const std::vector<BlockOptions>& layer_options() const { return options_; }
   /// Applies all layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 if that is
-  /// defined, as transformer_block.
-  Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block()) const;
+  /// defined, as transformer_block. With `wanted`, no rows are `added` after the last layer.
+  Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block(),
+                     const std::vector<AddedRows>& added = {}) const;
   /// Does the same for rows that continue a sequence, with a cache for each layer. On a single rank only.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                     std::span<const AttentionCache> caches) const;
+                     std::span<const AttentionCache> caches, const std::vector<AddedRows>& added = {}) const;
   /// Applies the final norm: x's shape, act. Last stage only.
   Var normed(Tape& tape, Stream x) const;
 
@@ -92,7 +100,7 @@ class DecoderStack {
     std::size_t end;
   };
   Stream layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
-                std::span<const AttentionCache> caches) const;
+                std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const;
   /// Returns the options of layer `index` of the complete model.
   [[nodiscard]] BlockOptions options_of(std::int64_t index) const;
   [[nodiscard]] NormTerms norm_terms() const { return {config_.norm_epsilon, config_.norm_offset}; }

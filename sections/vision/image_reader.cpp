@@ -62,7 +62,7 @@ ImageReader::ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedS
       projecting_(ops, arena_, projector_.precision, false) {}
 
 Tensor ImageReader::read(const SampleImages& images) {
-  visual_ = Var();
+  visual_.clear();
   const Rows none(0), patches(images.pixels.rows()), visual(images.visual);
   const Inputs sample(Pass::evaluate, only_sample, none.layout(), 1.0, patches.layout(), visual.layout());
   Outputs seen, projected;
@@ -70,16 +70,25 @@ Tensor ImageReader::read(const SampleImages& images) {
   to_vision.set("pixels", seeing_.input(images.pixels));
   to_vision.set("places", seeing_.input(images.places));
   vision_.section->forward(seeing_, to_vision, seen);
-  to_projector.set("features", projecting_.input(seen.find("features")->value()));
+  for (const Port& features : vision_.section->ports().outputs) {
+    to_projector.set(features.name, projecting_.input(seen.find(features.name)->value()));
+  }
   if (images.sources.defined()) {
     to_projector.set("sources", projecting_.input(images.sources));
     to_projector.set("weights", projecting_.input(images.weights));
   }
   projector_.section->forward(projecting_, to_projector, projected);
-  visual_ = *projected.find("visual");
-  if (visual_.value().rows() == images.visual) return visual_.value();
+  for (const Port& rows : projector_.section->ports().outputs) visual_.push_back(*projected.find(rows.name));
+  const Tensor made = visual_.front().value();
+  if (made.rows() == images.visual) return made;
   throw JobError("the prompt has " + std::to_string(images.visual) + " image tokens, but its images have " +
-                 std::to_string(visual_.value().rows()) + " rows");
+                 std::to_string(made.rows()) + " rows");
+}
+
+std::vector<Tensor> ImageReader::taps() const {
+  std::vector<Tensor> rows;
+  for (std::size_t tap = 1; tap < visual_.size(); ++tap) rows.push_back(visual_[tap].value());
+  return rows;
 }
 
 }  // namespace maestro

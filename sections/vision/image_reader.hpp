@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "runtime/ops/operator_table.hpp"
 #include "sections/section.hpp"
@@ -40,12 +41,14 @@ class ImageReader {
   /// Returns the decoder's rows (V, width) with the projector's precision, valid until the next call. Throws JobError
   /// if the projector makes another number.
   [[nodiscard]] Tensor read(const SampleImages& images);
+  /// Returns the rows of visual_1, visual_2, ... of these images, as read().
+  [[nodiscard]] std::vector<Tensor> taps() const;
 
  private:
   LoadedSection vision_, projector_;
   Arena arena_;
   Tape seeing_, projecting_;  // after the arena they allocate from
-  Var visual_;                // recorded on projecting_
+  std::vector<Var> visual_;   // recorded on projecting_; taps after the first
 };
 
 }  // namespace maestro

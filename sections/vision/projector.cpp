@@ -114,7 +114,7 @@ Projector::Branch Projector::branch(ParameterBuilder& add, const std::string& pr
 Ports Projector::ports() const {
   Ports ports{{{"features", features_, config_.vision_width, true, false, Axis::patches, Sharding::rank_rows}},
               {{"visual", context_.precision, config_.width, true, false, Axis::visual, Sharding::rank_rows}}};
-  for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+  for (std::int64_t tap = 0; tap < config_.taps; ++tap) {
     Port features = ports.inputs.front(), visual = ports.outputs.front();
     features.name = tap_name("features", tap);
     visual.name = tap_name("visual", tap);
@@ -194,9 +194,10 @@ void Projector::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   Communicator* const group = context_.parallel.tensor_group;
   const Var parts = projected(tape, x, main_);
   outputs.set("visual", config_.newline ? mixed_rows(tape, parts, inputs) : reduce_scatter_rows(tape, parts, group));
-  for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-    const Var features = taken(tape, inputs, tap_name("features", tap), taps_[tap], FeatureNorm::after_join);
-    outputs.set(tap_name("visual", tap), reduce_scatter_rows(tape, projected(tape, features, taps_[tap]), group));
+  std::int64_t tap = 0;
+  for (const Branch& own : taps_) {
+    const Var features = taken(tape, inputs, tap_name("features", tap), own, FeatureNorm::after_join);
+    outputs.set(tap_name("visual", tap++), reduce_scatter_rows(tape, projected(tape, features, own), group));
   }
 }
 

@@ -7,7 +7,7 @@
 //         sources   (V, 4) i32, weights (V, 4) f32: only with `newline`; see row_mix.hpp
 //         features_1, features_2, ...  as features, with `taps` (Qwen3-VL, Bai et al. 2025)
 // Outputs visual    (V, width) act, differentiable
-//         visual_1, visual_2, ...  the same for the features of each tap, by products of their own
+//         visual_1, visual_2, ...  the same for the features of each tap, by separate products
 //
 // PN-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
 //       class row, is dropped. Then each `join` consecutive rows are one row, side by side. A sample with other numbers

@@ -42,13 +42,13 @@ RowMix read_row_mix(const std::string& section, const Inputs& inputs, const RowR
   return mix;
 }
 
-WeightedRows of_targets(const WeightedRows& mix, const RowRange& own) {
-  const auto first = std::ranges::lower_bound(mix.targets, own.first) - mix.targets.begin();
-  const auto end = std::ranges::lower_bound(mix.targets, own.end()) - mix.targets.begin();
+WeightedRows of_targets(const WeightedRows& mix, const RowRange& targets) {
+  const auto first = std::ranges::lower_bound(mix.targets, targets.first) - mix.targets.begin();
+  const auto end = std::ranges::lower_bound(mix.targets, targets.end()) - mix.targets.begin();
   WeightedRows part{{mix.sources.begin() + first, mix.sources.begin() + end},
                     {mix.weights.begin() + first, mix.weights.begin() + end},
                     {mix.targets.begin() + first, mix.targets.begin() + end}};
-  for (std::int32_t& target : part.targets) target -= static_cast<std::int32_t>(own.first);
+  for (std::int32_t& target : part.targets) target -= static_cast<std::int32_t>(targets.first);
   return part;
 }
 

@@ -25,8 +25,8 @@ struct WeightedRows {
   std::vector<std::int32_t> targets;
 };
 
-/// Returns the terms of the targets `own`, which then count from its first row.
-[[nodiscard]] WeightedRows of_targets(const WeightedRows& mix, const RowRange& own);
+/// Returns the terms of some targets, which then count from the first of them.
+[[nodiscard]] WeightedRows of_targets(const WeightedRows& mix, const RowRange& targets);
 
 /// The terms of some rows.
 struct RowMix : WeightedRows {        // sources in x, targets in y

@@ -61,7 +61,7 @@ struct VisionEncoder::Images {
 
 namespace {
 
-/// Returns half of a head's pairs for each of the two axes of a patch: theta^(-2 j / (D / 2)), as in Qwen2-VL.
+/// Returns the frequencies of a head, half of its pairs for each axis: theta^(-2 j / (D / 2)), as in Qwen2-VL.
 RotaryFrequencies axial_frequencies(double theta, std::int64_t head_size) {
   RotaryFrequencies found;
   for (const std::uint8_t axis : {0, 1}) {
@@ -133,13 +133,13 @@ Affine VisionEncoder::added_norm(ParameterBuilder& add, const std::string& name)
   return config_.rms_norm ? add.rms_norm(name, config_.width) : add.layer_norm(name, config_.width);
 }
 
-Affine VisionEncoder::stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
+Affine VisionEncoder::stacked(ParameterBuilder& add, const std::string& prefix, const char* joined,
                               const std::vector<const char*>& names, std::int64_t rows, bool biases) const {
   const std::vector<std::int64_t> heights(names.size(), rows);
   const ParameterSlice slice = TensorCut(context_.parallel).stacked(heights);
   const std::int64_t height = std::ssize(names) * rows;
-  const Affine both{&add.matrix(prefix + whole + ".weight", Shape{height, config_.width}, config_.init_std, slice),
-                    biases ? &add.vector(prefix + whole + ".bias", height, 0.0f, slice) : nullptr};
+  const Affine both{&add.matrix(prefix + joined + ".weight", Shape{height, config_.width}, config_.init_std, slice),
+                    biases ? &add.vector(prefix + joined + ".bias", height, 0.0f, slice) : nullptr};
   std::int64_t first = 0;
   for (const char* name : names) {
     add.stored_rows(prefix + name + ".weight", *both.weight, first, rows);
@@ -190,7 +190,7 @@ Ports VisionEncoder::ports() const {
   Ports ports{{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
                {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
               {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
-  for (std::size_t tap = 0; tap < config_.taps.size(); ++tap) {
+  for (std::int64_t tap = 0; tap < std::ssize(config_.taps); ++tap) {
     Port features = ports.outputs.front();
     features.name = tap_name("features", tap);
     ports.outputs.push_back(std::move(features));
@@ -258,10 +258,11 @@ void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   const auto features = [&](const Var& rows) {
     return arranged(tape, converted(tape, rows, context_.precision), images, images.rows->inverse);
   };
-  for (std::size_t tap = 0; tap < config_.taps.size(); ++tap) {
-    run_to(static_cast<std::size_t>(config_.taps[tap]) + 1);
+  std::int64_t tap = 0;
+  for (const std::int64_t layer : config_.taps) {
+    run_to(static_cast<std::size_t>(layer) + 1);
     x = whole(tape, x);
-    outputs.set(tap_name("features", tap), features(x.sum));
+    outputs.set(tap_name("features", tap++), features(x.sum));
   }
   run_to(layers_.size());
   outputs.set("features", features(config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm) : whole(tape, x)));

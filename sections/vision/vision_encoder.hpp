@@ -28,10 +28,9 @@
 // VE-4 (places): only `places` states what a row is: features are the same in any order of an image's rows. With
 //       whole_tiles an image has each place of the table's grid once, and the class row if the model has one; other
 //       images are refused with the sample's name. A class row takes the table's first entry, patches the next ones.
-// VE-5 (windows): in layers with windows a patch attends to the patches of its window (encoder_rows.hpp) alone
-// (Qwen2.5-
-//       VL, Bai et al. 2025, arXiv 2502.13923). Rows are sorted by window before the first layer and back after the
-//       last; over ranks both gather the rows of all ranks.
+// VE-5 (windows): in layers with windows a patch attends only to the patches of its window (encoder_rows.hpp), as in
+//       Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923). Rows are sorted by window before the first layer and back after
+//       the last; over ranks both gather the rows of all ranks.
 #pragma once
 
 #include <string>
@@ -81,8 +80,8 @@ class VisionEncoder final : public Section {
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
   /// Adds a norm over the width.
   [[nodiscard]] Affine added_norm(ParameterBuilder& add, const std::string& name) const;
-  /// Adds products of equal height as a parameter prefix + whole, stored under prefix + names.
-  [[nodiscard]] Affine stacked(ParameterBuilder& add, const std::string& prefix, const char* whole,
+  /// Adds products of equal height as a parameter prefix + joined, stored under prefix + names.
+  [[nodiscard]] Affine stacked(ParameterBuilder& add, const std::string& prefix, const char* joined,
                                const std::vector<const char*>& names, std::int64_t rows, bool biases) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.

@@ -64,7 +64,7 @@ VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTab
   Options options;
   options.decoder = read_decoder_shape(table);
   const std::string projector = table.text("projector", "projector", {"the section that sends the visual tokens"});
-  if (root.has(projector)) options.visual = read_precision(root.table(projector));
+  if (root.has(projector)) options.visual = visual_rows_of(root.table(projector));
   return options;
 }
 
@@ -104,10 +104,8 @@ double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) con
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
   const ParallelContext& parallel = context().parallel;
-  const SequenceLayout& layout = inputs.layout();
-  const Var x = incoming(tape, inputs);
-  if (parallel.layout.tensor == 1) return stack().normed(tape, stack().transformed(tape, x, layout, wanted));
-  const Var all = gathered(tape, stack().normed(tape, stack().transformed(tape, x, layout)), parallel, layout);
+  if (parallel.layout.tensor == 1) return stack().normed(tape, stream(tape, inputs, wanted));
+  const Var all = gathered(tape, hidden(tape, inputs), parallel, inputs.layout());
   return wanted.defined() ? index_select(tape, all, wanted) : all;
 }
 

@@ -20,7 +20,6 @@
 //       other stages, which never receive targets. See decoder_section.hpp.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,10 +31,10 @@ class VisionLanguageDecoder final : public DecoderSection {
  public:
   struct Options {
     DecoderConfig decoder;
-    std::optional<DType> visual;  ///< the projector's precision; none: this section's
+    VisualRows visual;  ///< what the projector sends
     DataShape data;
-    /// Reads the shape keys; the section that key `projector` names (default "projector") sets visual's precision.
-    /// Throws JobError.
+    /// Reads the shape keys; the section that key `projector` names (default "projector") sets `visual`. Throws
+    /// JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
   /// Throws JobError if the decoder does not fit the data or the layout.

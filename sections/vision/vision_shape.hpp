@@ -47,11 +47,6 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 /// Returns the bytes that a pass holds temporarily for a layer's values and gradients.
 [[nodiscard]] double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
 
-/// Returns the port of a tapped layer, counted from 0: "features_1" for the first.
-[[nodiscard]] inline std::string tap_name(const char* port, std::size_t tap) {
-  return std::string(port) + "_" + std::to_string(tap + 1);
-}
-
 /// Returns the number of elements in a patch, (channel, row, column).
 [[nodiscard]] inline std::int64_t patch_columns(const VisionConfig& config) {
   return 3 * config.patch * config.patch;

@@ -63,7 +63,7 @@ class NativeImages : public ::testing::TestWithParam<const char*> {
   /// Returns the ports of both sections, main and taps.
   [[nodiscard]] std::vector<std::string> ports(const char* name) const {
     std::vector<std::string> all{name};
-    for (std::size_t tap = 0; tap < recorded_.encoder().taps.size(); ++tap) all.push_back(tap_name(name, tap));
+    for (std::int64_t tap = 0; tap < recorded_.projector().taps; ++tap) all.push_back(tap_name(name, tap));
     return all;
   }
   void expect_gradients(Section& section, ModelPart part, std::size_t& compared) const {
@@ -90,7 +90,7 @@ class NativeImages : public ::testing::TestWithParam<const char*> {
   Recorded recorded_{GetParam()};
 };
 
-TEST_P(NativeImages, rows_and_gradients_are_those_of_transformers) {
+TEST_P(NativeImages, rows_and_gradients_are_those_of_transformers) {  // ER-2, PN-1
   VisionEncoder encoder(bench_.context("vision", true), {recorded_.encoder(), {}});
   Projector projector(bench_.context("projector", true), {recorded_.projector(), {}, {}});
   load_weights(encoder, recorded_.folder).or_throw();

@@ -46,7 +46,7 @@ inline ParallelBench::Build projector_to(std::int64_t columns, std::optional<DTy
 inline ParallelBench::Build decoder_of(DecoderFamily family, std::optional<DType> visual = {}) {
   return [family, visual](const SectionContext& context) {
     return std::make_unique<VisionLanguageDecoder>(context,
-                                                   VisionLanguageDecoder::Options{decoder_shape(family), visual, {}});
+                                                   VisionLanguageDecoder::Options{decoder_shape(family), {visual}, {}});
   };
 }
 

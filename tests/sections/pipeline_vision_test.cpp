@@ -24,15 +24,15 @@ DecoderConfig model_with_eyes(DecoderFamily family) {
   return config;
 }
 
-ParallelBench::Build decoder_of(DecoderFamily family) {
-  return [family](const SectionContext& context) {
-    return std::make_unique<VisionLanguageDecoder>(context,
-                                                   VisionLanguageDecoder::Options{model_with_eyes(family), {}, {}});
+ParallelBench::Build decoder_of(DecoderFamily family, std::int64_t taps = 0) {
+  return [family, taps](const SectionContext& context) {
+    return std::make_unique<VisionLanguageDecoder>(
+        context, VisionLanguageDecoder::Options{model_with_eyes(family), {{}, taps}, {}});
   };
 }
 
-OwnedTensor random_visual(std::int64_t rows) {
-  std::mt19937 generator(3);
+OwnedTensor random_visual(std::int64_t rows, unsigned seed = 3) {
+  std::mt19937 generator(seed);
   return {DType::f32, {rows, width}, exact_normals(generator, rows * width)};
 }
 
@@ -48,10 +48,10 @@ using StagedVisionCase = std::tuple<DecoderFamily, std::int64_t, Layout>;
 
 class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase> {
  protected:
-  void expect_equal(const Batch& given, const std::vector<Feed>& feeds) {
+  void expect_equal(const Batch& given, const std::vector<Feed>& feeds, std::int64_t taps = 0) {
     const auto& [family, count, layout] = GetParam();
-    ParallelBench single({}, bench.context("decoder", true), decoder_of(family));
-    PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true), decoder_of(family));
+    ParallelBench single({}, bench.context("decoder", true), decoder_of(family, taps));
+    PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true), decoder_of(family, taps));
     expect_same(stages.whole(), by_name(single.whole()));
     randomise(single.section(0), 11);
     stages.load(single.whole());
@@ -78,6 +78,19 @@ TEST_P(DecoderWithEyesInStages, losses_matches_and_gradients_are_those_of_the_un
   expect_equal(Batch::random(5, {9, 1, 12}, vocabulary), {});  // visual is not connected
 }
 
+TEST_P(DecoderWithEyesInStages, rows_for_further_layers_go_to_the_stages_of_these_layers) {  // IP-1
+  const OwnedTensor visual = random_visual(pictures.rows());
+  std::vector<Feed> feeds{{"visual", visual, true}};
+  constexpr std::int64_t taps = staged_layers - 1;
+  std::vector<OwnedTensor> rows;
+  for (unsigned tap = 0; tap < taps; ++tap) rows.push_back(random_visual(pictures.rows(), 20 + tap));
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    feeds.push_back({tap_name("visual", tap), rows[static_cast<std::size_t>(tap)], true});
+  }
+  expect_equal(batch, feeds, taps);
+  expect_equal(Batch::random(5, {9, 1, 12}, vocabulary), {}, taps);
+}
+
 TEST_P(DecoderWithEyesInStages, a_micro_batch_without_targets_goes_through_and_nothing_learns) {  // VD-3, VD-6
   const auto& [family, count, layout] = GetParam();
   std::ranges::fill(batch.targets, ignored_target);
@@ -101,12 +114,40 @@ INSTANTIATE_TEST_SUITE_P(cases, DecoderWithEyesInStages,
                                             ::testing::Values(Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2})),
                          staged_vision_case_name);
 
+TEST(VisionStages, rows_for_further_layers_change_the_loss_and_are_the_same_if_layers_are_computed_again) {
+  Bench bench;
+  const Pictures pictures = Pictures::random(4, {{{2, 3}}, {{1, 2}}}, 2);
+  const Batch batch = illustrated(pictures, 7, vocabulary);
+  const OwnedTensor visual = random_visual(pictures.rows()), more = random_visual(pictures.rows(), 5);
+  const OwnedTensor none(DType::f32, {pictures.rows(), width});
+  const auto run = [&](std::int64_t taps, const OwnedTensor& added, std::int64_t recompute) {
+    SectionContext context = bench.context("decoder", true);
+    context.recompute = recompute;
+    ParallelBench decoder({}, context, decoder_of(DecoderFamily::llama, taps));
+    randomise(decoder.section(0), 11);
+    std::vector<Feed> feeds{{"visual", visual, true}};
+    if (taps > 0) feeds.push_back({"visual_1", added, true});
+    return std::pair(decoder.run(batch, Pass::train, feeds), decoder.gradient_sum_of_squares());
+  };
+  const auto [plain, norm] = run(0, none, 0);
+  EXPECT_NEAR(run(1, none, 0).first.metric("loss").sum, plain.metric("loss").sum, 1e-5) << "rows of zeros";
+  const auto [added, squares] = run(1, more, 0);
+  EXPECT_GT(std::abs(added.metric("loss").sum - plain.metric("loss").sum), 1e-3);
+  for (const std::int64_t layers : {1, 2}) {
+    const auto [again, same] = run(1, more, layers);
+    EXPECT_EQ(again.metric("loss").sum, added.metric("loss").sum);
+    EXPECT_EQ(same, squares);
+    EXPECT_EQ(again.input_gradients.at("visual_1").values(), added.input_gradients.at("visual_1").values());
+  }
+  EXPECT_THROW(run(staged_layers, more, 0), JobError);
+}
+
 TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_last) {  // VD-6, SE-2
   const Bench bench;
-  const auto names = [&](std::int64_t index, std::int64_t count) {
+  const auto names = [&](std::int64_t index, std::int64_t count, std::int64_t taps = 0) {
     std::vector<std::string> both;
     const SectionContext context = stage_context(bench.context("decoder", true), index, count, staged_layers);
-    const Ports ports = decoder_of(DecoderFamily::gpt2)(context)->ports();
+    const Ports ports = decoder_of(DecoderFamily::gpt2, taps)(context)->ports();
     for (const auto* side : {&ports.inputs, &ports.outputs}) {
       for (const Port& port : *side) both.push_back(port.name);
     }
@@ -117,6 +158,12 @@ TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_la
   EXPECT_EQ(names(0, 3), (Names{"tokens", "visual", "stream"}));
   EXPECT_EQ(names(1, 3), (Names{"stream", "stream"}));
   EXPECT_EQ(names(2, 3), (Names{"stream", "targets"}));
+  EXPECT_EQ(names(0, 2, 1), (Names{"tokens", "visual", "visual_1", "stream"}));
+  EXPECT_EQ(names(1, 2, 1), (Names{"stream", "targets"}));
+  const Names last = names(staged_layers - 1, staged_layers, staged_layers - 1);
+  EXPECT_EQ(last, (Names{"stream", "targets"}));
+  const Names middle = names(1, staged_layers, staged_layers - 1);
+  EXPECT_EQ(middle, (Names{"stream", "tokens", "visual_2", "stream"}));
 }
 
 TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_last_layer_is_cheaper) {
