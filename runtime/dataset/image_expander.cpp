@@ -115,7 +115,7 @@ struct ImageExpander::Reader {
 };
 
 std::vector<std::string> ImageExpander::model_types() {
-  return {"idefics3", "internvl", "llava", "llava_onevision", "smolvlm"};
+  return {"idefics3", "internvl", "llava", "llava_onevision", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"};
 }
 
 Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
@@ -142,10 +142,11 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
         name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
                     printable(made.placeholder_));
       }
-      const Counting counting = made.tagged_         ? Reader::tagged(keys)
-                                : type == "internvl" ? Reader::internvl(keys)
-                                : type == "llava"    ? Reader::llava(keys)
-                                                     : Reader::onevision(keys, encoder);
+      const Counting counting = made.tagged_                ? Reader::tagged(keys)
+                                : type == "internvl"        ? Reader::internvl(keys)
+                                : type == "llava"           ? Reader::llava(keys)
+                                : type == "llava_onevision" ? Reader::onevision(keys, encoder)
+                                                            : Counting();
       keys.refuse_unknown(has_no_effect);
       return counting;
     });

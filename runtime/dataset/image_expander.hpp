@@ -6,6 +6,7 @@
 //   llava               <image>...
 //   llava_onevision     <image>...
 //   internvl            <img><IMG_CONTEXT>...</img>
+//   qwen2_vl, qwen2_5_vl, qwen3_vl  <|image_pad|>..., between the tokens that the template writes
 // with as many image tokens as the decoder receives rows.
 //
 // IE-1 (same tokens): if the i-th placeholder of a template's text is replaced by the i-th image's text, the text has

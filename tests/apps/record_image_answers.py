@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 from PIL import Image
 from transformers import (AutoConfig, AutoModelForImageTextToText, AutoTokenizer, Idefics3Processor, InternVLProcessor,
-                          LlavaOnevisionProcessor, LlavaProcessor)
+                          LlavaOnevisionProcessor, LlavaProcessor, Qwen2_5_VLProcessor)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 HERE = Path(__file__).parent
 FOLDERS = HERE.parent / "dataset/references/images"
@@ -28,7 +29,7 @@ IMAGES = HERE.parent / "dataset/references/image_rows/images"
 QUESTION = "What is this?"
 KINDS = {"smolvlm": (Idefics3ImageProcessorPil, Idefics3Processor), "llava": (CLIPImageProcessorPil, LlavaProcessor),
          "llava_onevision": (LlavaOnevisionImageProcessorPil, LlavaOnevisionProcessor),
-         "internvl": (GotOcr2ImageProcessorPil, InternVLProcessor)}
+         "internvl": (GotOcr2ImageProcessorPil, InternVLProcessor), "qwen2_5_vl": (Qwen2VLImageProcessorPil, Qwen2_5_VLProcessor)}
 ASKED = (["a.png"], ["b.jpg"], ["c.webp"], ["a.png", "b.jpg"])
 
 
@@ -39,11 +40,11 @@ def processor_of(name):
     given = {key: value for key, value in settings.items() if key not in ("image_processor", "processor_class", "video_processor")}
     template = (FOLDERS / name / "chat_template.jinja").read_text()
     parts = [kind(**settings["image_processor"]), AutoTokenizer.from_pretrained(FOLDERS / name)]
-    if name in ("llava_onevision", "internvl"):  # without its reader of videos
+    if name in ("llava_onevision", "internvl", "qwen2_5_vl"):  # without its reader of videos
         whole.check_argument_for_proper_class = lambda self, name, argument: type(argument)
         parts.append(None)
     made = whole(*parts, chat_template=template, **given)
-    if name in ("llava_onevision", "internvl"):
+    if len(parts) == 3:
         whole.get_attributes = classmethod(lambda cls: ["image_processor", "tokenizer"])
     return made
 

@@ -22,11 +22,14 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import (CLIPVisionConfig, Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig,
                           LlavaConfig,
                           LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PreTrainedTokenizerFast,
-                          Qwen2Config, SiglipVisionConfig, SmolVLMConfig)
+                          Qwen2_5_VLConfig, Qwen2_5_VLProcessor, Qwen2Config,
+                          SiglipVisionConfig, SmolVLMConfig)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from record_references import common, hash_of, text
 
@@ -54,6 +57,12 @@ ONEVISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + 
 INTERNVL = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}{% for content in message['content'] %}"
             "{% if content['type'] == 'image' %}{{ '<IMG_CONTEXT>\n' }}{% else %}{{ content['text'] }}{% endif %}"
             "{% endfor %}{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+QWEN = ("{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+        "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}"
+        "{{ '<|im_start|>' + message['role'] + '\n' }}{% for content in message['content'] %}"
+        "{% if content['type'] == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}"
+        "{% else %}{{ content['text'] }}{% endif %}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 MARKED = {"llava": LLAVA.replace("{{ content['text'] + ' ' }}", "TEXT"),
           "llava_onevision": ONEVISION.replace("{{ content['text'] }}", "TEXT")}
@@ -136,9 +145,28 @@ def internvl():
                                      image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"))
 
 
+def qwen(kind, config, section, **vision):
+    special = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+    tokenizer = tokenizer_of("qwen2", special, None, "<|im_end|>")
+    images = Qwen2VLImageProcessorPil(patch_size=4, size={"shortest_edge": 256, "longest_edge": 4096})
+    without_videos(kind)
+    processor = kind(images, tokenizer, None, chat_template=QWEN)
+    words = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "num_key_value_heads": 2, "vocab_size": len(tokenizer), "max_position_embeddings": 4096,
+             "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id,
+             "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, **section}}
+    names = {"image": "<|image_pad|>", "video": "<|video_pad|>", "vision_start": "<|vision_start|>", "vision_end": "<|vision_end|>"}
+    return processor, config(
+        text_config=words, vision_config={"depth": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "patch_size": 4,
+                                          "out_hidden_size": 32, **vision},
+        **{f"{name}_token_id": tokenizer.convert_tokens_to_ids(token) for name, token in names.items()})
+
+
 MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
           "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision,
-          "internvl": internvl}
+          "internvl": internvl,
+          "qwen2_5_vl": lambda: qwen(Qwen2_5_VLProcessor, Qwen2_5_VLConfig, {"mrope_section": [2, 3, 3]}, window_size=16,
+                                     fullatt_block_indexes=[1])}
 
 
 def conversation(source):
