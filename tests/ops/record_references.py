@@ -120,14 +120,15 @@ def add_rows(g, rows, columns):
             lambda v: v["x"].index_add(0, index, v["rows"]))
 
 
-def rotary(g, rows, columns, rest=0, magnitude=1):
-    """Rotates two query heads and a key/value head as in Hugging Face's Llama (half-split), except `rest` columns."""
+def rotary(g, rows, columns, rest=0, magnitude=1, axes=1):
+    """Rotates two query heads and a key/value head as in Hugging Face's Llama (half-split), except `rest` columns. Pairs
+    take the positions of a row in turns."""
     size = columns + columns % 2
-    positions = torch.arange(rows) * 7 % 300
+    positions = (torch.arange(rows * axes) * 7 % 300).view(rows, axes)[:, torch.arange(size // 2) % axes]
 
     def forward(v):
         inverse = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        angle = torch.outer(positions.double(), inverse).repeat(1, 2).unsqueeze(1)
+        angle = (positions.double() * inverse).repeat(1, 2).unsqueeze(1)
         heads = v["qkv"].view(rows, 4, size + rest)
         turned = torch.cat([-heads[..., size // 2:size], heads[..., :size // 2]], dim=-1)
         out = magnitude * (heads[..., :size] * angle.cos() + turned * angle.sin())
@@ -138,6 +139,10 @@ def rotary(g, rows, columns, rest=0, magnitude=1):
 
 def partial_rotary(g, rows, columns):
     return rotary(g, rows, columns, 5, 0.75)
+
+
+def axial_rotary(g, rows, columns):
+    return rotary(g, rows, columns, 3, 1.25, 3)
 
 
 def scale(g, rows, columns):
@@ -200,7 +205,7 @@ def record_operators():
     record_each(g, (scale, multiply, multiply_rows, sigmoid, tanh, softmax, log_softmax, row_dot, cosine, columns), tensors,
                 notes)
     record_each(g, (erf_gelu, quick_gelu), tensors, notes)
-    record_each(g, (multiply_columns,), tensors, notes)
+    record_each(g, (multiply_columns, axial_rotary), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 
