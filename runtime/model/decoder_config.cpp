@@ -79,11 +79,15 @@ void alternate(DecoderConfig& config, std::int64_t interval, LayerAttention spec
   set_layer_attention(config, std::move(all));
 }
 
-void make_gemma(DecoderConfig& config, std::int64_t global_interval) {
-  config.norms = BlockNorms::both;
+void make_gemma(DecoderConfig& config) {
   config.norm_offset = 1;
   config.gelu_gate = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+}
+
+void make_windowed_gemma(DecoderConfig& config, std::int64_t global_interval) {
+  make_gemma(config);
+  config.norms = BlockNorms::both;
   if (config.window > 0) alternate(config, global_interval, {.windowed = false}, {.windowed = true});
 }
 
@@ -109,13 +113,14 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
   if (family == qwen2) config.qkv_bias = true;
   if (family == qwen3 || family == gemma3_text) config.qk_norm = QkNorm::head;
   if (family == phi3) config.fused_names = true;
+  if (family == gemma) make_gemma(config);
   if (family == gemma2) {
-    make_gemma(config, 2);
+    make_windowed_gemma(config, 2);
     config.attention_softcap = 50;
     config.logit_softcap = 30;
   }
   if (family == gemma3_text) {
-    make_gemma(config, 6);
+    make_windowed_gemma(config, 6);
     config.local_rope_theta = 10000;
   }
   if (family == olmo2) {

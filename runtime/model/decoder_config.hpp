@@ -23,6 +23,7 @@ enum class DecoderFamily : std::uint8_t {
   qwen2,
   qwen3,
   phi3,
+  gemma,
   gemma2,
   gemma3_text,
   olmo2,
@@ -30,8 +31,8 @@ enum class DecoderFamily : std::uint8_t {
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 10> decoder_family_names{
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "olmo2", "smollm3"};
+inline constexpr std::array<std::string_view, 11> decoder_family_names{
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -74,6 +75,12 @@ enum class BlockNorms : std::uint8_t {
   behind,  ///< each branch's output is normed before it is added (OLMo 2)
   both     ///< norms before and after each branch (Gemma 2 and 3)
 };
+/// Rows that see rows after them, in samples with images; without images attention is causal.
+enum class ImageMask : std::uint8_t {
+  causal,  ///< none
+  images,  ///< rows of an image see all rows of their image (Gemma 3)
+  prefix   ///< rows before the first learned target see each other (PaliGemma, Beyer et al. 2024, section 3.1)
+};
 enum class QkNorm : std::uint8_t {
   none,
   head,  ///< RMS norm over each query and key head, with weights that the heads share
@@ -115,11 +122,17 @@ struct DecoderConfig {
   double local_rope_theta = 0;  ///< theta in windowed layers, unscaled (Gemma 3); 0: all layers have the same positions
   std::int64_t window = 0;      ///< keys that a query in a windowed layer sees, including itself; 0: no windows
   std::vector<LayerAttention> layer_attention;  ///< attention by layer; empty: all rotary and, with a window, windowed
+  /// Rotated column pairs that turn by time, row and column (Qwen2-VL, Wang et al. 2024, section 2.1); empty: by time.
+  std::vector<std::int64_t> rope_sections;
+  bool rope_interleaved = false;  ///< the kinds of pairs alternate (Qwen3-VL); false: they stand one after another
+  ImageMask image_mask = ImageMask::causal;
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
   [[nodiscard]] std::int64_t query_columns() const { return heads * head_size; }
   [[nodiscard]] std::int64_t key_columns() const { return kv_heads * head_size; }
+  /// Returns whether positions in samples with images need marks (Corpus::read_marks()).
+  [[nodiscard]] bool needs_marks() const { return !rope_sections.empty() || image_mask != ImageMask::causal; }
   [[nodiscard]] std::int64_t ffn_matrices() const { return gpt2() ? 2 : 3; }
   [[nodiscard]] LayerAttention attention_of(std::int64_t layer) const {
     if (layer_attention.empty()) return {window > 0, true};

@@ -25,6 +25,10 @@ struct Family {
   bool attention_bias = false;  ///< the class has this key, for q, k, v and output
   bool ffn_bias = false;        ///< the class has mlp_bias
   bool score_cap = false;       ///< the class applies attn_logit_softcapping
+  bool gelu = false;            ///< the gate is a GELU if the key of the activation is absent
+  bool gelu_is_tanh = false;    ///< "gelu" names the approximation by tanh, too
+  /// Key of the gate's activation; the other key has no effect.
+  const char* activation = "hidden_act";
   RotaryForm rotary{};
 };
 
@@ -43,6 +47,15 @@ constexpr Family families[] = {
      .norm_epsilon = 1e-5,
      .positions = 4096,
      .rotary = {.partial = true, .original = 4096, .longrope_alone = true}},
+    {.family = DecoderFamily::gemma,
+     .architecture = "GemmaForCausalLM",
+     .positions = 8192,
+     .head_size = 256,
+     .kv_heads = 16,
+     .tied = true,
+     .attention_bias = true,
+     .gelu = true,
+     .gelu_is_tanh = true},
     {.family = DecoderFamily::gemma2,
      .architecture = "Gemma2ForCausalLM",
      .positions = 8192,
@@ -50,7 +63,9 @@ constexpr Family families[] = {
      .kv_heads = 4,
      .tied = true,
      .attention_bias = true,
-     .score_cap = true},
+     .score_cap = true,
+     .gelu = true,
+     .activation = "hidden_activation"},
     {.family = DecoderFamily::gemma3_text,
      .architecture = "Gemma3ForCausalLM",
      .positions = 131072,
@@ -58,6 +73,8 @@ constexpr Family families[] = {
      .kv_heads = 4,
      .tied = true,
      .attention_bias = true,
+     .gelu = true,
+     .activation = "hidden_activation",
      .rotary = {.theta = 1e6, .by_layer = true}},
     {.family = DecoderFamily::olmo2, .architecture = "Olmo2ForCausalLM", .norm_epsilon = 1e-5, .attention_bias = true},
     {.family = DecoderFamily::smollm3,
@@ -79,7 +96,8 @@ RotaryForm rotary_form(const Family& family) {
   return form;
 }
 
-bool is_gemma(const DecoderConfig& config) {
+/// Returns whether it is a Gemma with norms after branches, windows and caps: Gemma 2 and 3.
+bool is_windowed_gemma(const DecoderConfig& config) {
   return config.norms == BlockNorms::both;
 }
 
@@ -89,15 +107,17 @@ std::int64_t rounded_ffn(const DecoderConfig& config) {
 }
 
 /// Reads the feed-forward network's gate: silu, or GELU approximated by tanh under any of its names.
-bool read_gelu_gate(const Keys& keys, bool gemma) {
-  const std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
-  (void)keys.find("hidden_act");  // Gemma has this key, too, without a meaning
-  const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
+bool read_gelu_gate(const Keys& keys, const Family& family) {
+  std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
+  if (family.gelu_is_tanh) gelu.emplace_back("gelu");
+  // Files of Gemma have both keys, one without a meaning.
+  if (family.gelu) (void)keys.find("hidden_act"), (void)keys.find("hidden_activation");
+  const std::string_view key = family.activation;
   const JsonValue value = keys.find(key);
-  if (!value) return gemma;
+  if (!value) return family.gelu;
   if (value.json().is_string() && std::ranges::find(gelu, value.text()) != gelu.end()) return true;
   std::vector<std::string> supported = gelu;
-  supported.insert(gemma ? supported.end() : supported.begin(), {"silu", "swish"});
+  supported.insert(family.gelu ? supported.end() : supported.begin(), {"silu", "swish"});
   keys.require_text(key, "", supported);
   return false;
 }
@@ -141,7 +161,7 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
     config.window = keys.flag("use_sliding_window", false) ? window : 0;
     const std::int64_t first = keys.size("max_window_layers", 28, 0);
     read_layer_types(keys, config, [&](std::int64_t i) { return config.window > 0 && i >= first; });
-  } else if (is_gemma(config)) {
+  } else if (is_windowed_gemma(config)) {
     config.window = keys.size("sliding_window", absent);
     const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
     read_layer_types(keys, config, [&](std::int64_t i) { return (i + 1) % interval != 0; });
@@ -171,9 +191,8 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
   set_layer_attention(config, std::move(layers));
 }
 
-void read_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
+void read_windowed_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
   const bool second = config.family == DecoderFamily::gemma2;
-  keys.require_flag("use_bidirectional_attention", false);
   const std::int64_t scalar = keys.size("query_pre_attn_scalar", 256);
   config.attention_scale = scalar == config.head_size ? 0 : 1.0 / std::sqrt(static_cast<double>(scalar));
   const auto cap = [&](const char* key, double absent) {
@@ -240,7 +259,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   config = with_family(config, name);
   config.head_size = read_head_size(keys, config, family);
   check_heads(keys, config);
-  config.gelu_gate = read_gelu_gate(keys, is_gemma(config));
+  config.gelu_gate = read_gelu_gate(keys, family);
   if (!family.ffn_bias) keys.require_flag("mlp_bias", false);
   config.ffn_bias = keys.flag("mlp_bias", false);
   if (family.attention_bias) {
@@ -251,7 +270,8 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
-  if (is_gemma(config)) read_gemma(keys, family, config);
+  if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
+  if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
   return config;
 }
 
@@ -277,10 +297,10 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   using enum DecoderFamily;
   const bool qwen = config.family == qwen2 || config.family == qwen3;
   if (qwen) out["use_sliding_window"] = config.window > 0;
-  if (qwen || config.family == mistral || config.family == phi3 || is_gemma(config)) {
+  if (qwen || config.family == mistral || config.family == phi3 || is_windowed_gemma(config)) {
     out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   }
-  if (qwen || is_gemma(config)) {
+  if (qwen || is_windowed_gemma(config)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["layer_types"].push_back(config.attention_of(i).windowed ? "sliding_attention" : "full_attention");
     }
@@ -292,7 +312,7 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   }
 }
 
-void write_gemma(const DecoderConfig& config, ordered_json& out) {
+void write_windowed_gemma(const DecoderConfig& config, ordered_json& out) {
   const auto cap = [](double value) { return value > 0 ? ordered_json(value) : ordered_json(nullptr); };
   const double scale = config.attention_scale;
   out["query_pre_attn_scalar"] = scale > 0 ? std::llround(1.0 / (scale * scale)) : config.head_size;
@@ -307,7 +327,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   ordered_json out;
   out["architectures"] = {family.architecture};
   out["model_type"] = name_of(config.family);
-  out[is_gemma(config) ? "hidden_activation" : "hidden_act"] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
+  out[family.activation] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;
   out["num_attention_heads"] = config.heads;
@@ -321,7 +341,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
   write_rotary(config, rotary_form(family), out);
   write_layers(config, out);
-  if (is_gemma(config)) write_gemma(config, out);
+  if (is_windowed_gemma(config)) write_windowed_gemma(config, out);
   return out;
 }
 

@@ -113,6 +113,10 @@ TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
   EXPECT_EQ(gemma.local_rope_theta, 10000);
   EXPECT_EQ(gemma.attention_scale, 1.0 / 16);
   EXPECT_FALSE(read("smollm3", R"("x": null)").attention_of(3).rotary);
+  const DecoderConfig first = read("gemma", R"("x": null)");
+  EXPECT_EQ(first.head_size, 256);
+  EXPECT_EQ(first.norms, BlockNorms::before);
+  EXPECT_EQ(first.norm_offset, 1);
 }
 
 TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
@@ -194,7 +198,8 @@ std::string of_family(const std::string& type, const std::string& more) {
 // As transformers 5.24 reads these keys.
 TEST(HfConfig, a_key_that_the_class_of_the_family_passes_over_is_refused_by_name) {
   const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
-  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {
+  for (const char* type :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3"}) {
     EXPECT_THAT(refused(type, R"("partial_rotary_factor": 0.5)"),
                 AllOf(HasSubstr("partial_rotary_factor: 0.5 is not applied by transformers' "),
                       HasSubstr("ForCausalLM, which rotates complete heads; remove it")))
@@ -220,7 +225,7 @@ TEST(HfConfig, rotary_settings_are_read_where_the_class_reads_them) {
   const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
   const std::string entries = R"({"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}})";
   EXPECT_EQ(refused("gemma3_text", "\"rope_parameters\": " + entries), "accepted");
-  for (const char* type : {"llama", "qwen2", "gemma2", "smollm3"}) {
+  for (const char* type : {"llama", "qwen2", "gemma", "gemma2", "smollm3"}) {
     EXPECT_THAT(refused(type, "\"rope_parameters\": " + entries),
                 HasSubstr("rope_parameters.full_attention = {\"rope_theta\":500000.0} is not applied by transformers'"))
         << type;
@@ -313,6 +318,7 @@ TEST(HfConfig, an_unknown_activation_names_those_of_the_family_with_its_own_firs
         HasSubstr(
             "hidden_activation = \"gelu\" is not supported; these are: gelu_pytorch_tanh, gelu_new, gelu_fast, silu"));
   }
+  EXPECT_THAT(refused("gemma", "hidden_act"), HasSubstr("vocab_size")) << "gelu is the approximation by tanh";
   EXPECT_THAT(refused("llama", "hidden_act"),
               HasSubstr("hidden_act = \"gelu\" is not supported; these are: silu, swish"));
 }

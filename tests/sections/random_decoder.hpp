@@ -19,8 +19,8 @@ class RandomDecoder {
     base.family = family;
     DecoderConfig config = resolved(base);
     if (family == gpt2) return with_family(config, family);
-    const bool gemma = family == gemma2 || family == gemma3_text;
-    const bool windows = family == mistral || family == phi3 || gemma;
+    const bool windowed_gemma = family == gemma2 || family == gemma3_text;
+    const bool windows = family == mistral || family == phi3 || windowed_gemma;
     if (family != phi3) config.head_size = 2 * below(4) + 4;
     config.window = windows ? below(11) + 2 : 0;  // more than one token: otherwise query and key get no gradient
     config = with_family(config, family);
@@ -33,7 +33,7 @@ class RandomDecoder {
       scale(config);
     }
     if (family == qwen2 || family == qwen3) alternate(config);
-    if (gemma) {
+    if (windowed_gemma) {
       config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
       if (family == gemma2) config.attention_softcap = below(2) * 1.5;  // applied by no other family
       config.logit_softcap = below(2) * 2.5;

@@ -54,6 +54,7 @@ FAMILIES = {
     "qwen3": {"head_dim": 8, "tie_word_embeddings": True},
     "phi3": {"hidden_size": 32, "original_max_position_embeddings": POSITIONS, "rope_parameters": LONGROPE,
              "max_position_embeddings": 4 * POSITIONS},
+    "gemma": {"head_dim": 8},
     "gemma2": {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 6, "attn_logit_softcapping": 2.0,
                "final_logit_softcapping": 3.0},
     "gemma3_text": {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 6, "num_hidden_layers": 3,
