@@ -22,6 +22,7 @@ std::vector<DataShape> small_shapes(const Corpus* corpus) {
     DataShape& shape = shapes[static_cast<std::size_t>(at)];
     shape.sequence = 2 + at;
     shape.vocabulary = corpus != nullptr ? corpus->vocabulary() : 2 + at;
+    shape.marks = corpus == nullptr || corpus->has_marks();
     shape.patch_columns = corpus != nullptr ? corpus->patch_columns() : 3 * (1 + 3 * at);
   }
   return shapes;

@@ -75,6 +75,7 @@ void connect_images(App& app, const SectionBuilder& data, const SectionBuilder& 
     app.connect_where_present(encoder->port(features), projector.port(features));
     app.connect_where_present(projector.port(visual), reader.port(visual));
   }
+  app.connect_where_present(data.port("marks"), reader.port("marks"));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class TrainedModel {
                const std::map<std::string, std::string>& weights)
       : root_(job.root()), registry_(builtin_sections()), weights_(weights) {
     shape_ = {corpus.max_length(), corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
+    shape_.marks = corpus.has_marks();
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
     reader_.emplace(ops_, load("vision", "vision_encoder"), load("projector", "projector"));
     LoadedSection decoder = load("llm", "vision_language_decoder");
@@ -44,15 +45,17 @@ class TrainedModel {
     generator_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
   }
 
-  /// Returns the likeliest tokens after `prompt`; `images.pixels` is undefined without images.
+  /// Returns the likeliest tokens after `prompt`; `images.pixels` is undefined without images, and `marks` is as
+  /// PromptImages::marks.
   [[nodiscard]] std::vector<std::int32_t> answer(std::span<const std::int32_t> prompt, const SampleImages& images,
+                                                 std::span<const std::int32_t> marks,
                                                  const ContinuationLimits& limits) {
     Tensor visual;
     if (images.pixels.defined()) visual = reader_->read(images);
     TokenSampler likeliest({});
     std::vector<std::int32_t> answer;
-    generator_->continue_prompt(
-        prompt, limits, likeliest, [&](std::int32_t token) { answer.push_back(token); }, visual);
+    generator_->continue_prompt(prompt, limits, likeliest, [&](std::int32_t token) { answer.push_back(token); },
+                                {visual, marks});
     return answer;
   }
 
@@ -143,6 +146,16 @@ std::vector<std::int32_t> stop_tokens(const JobTable& table, const ConversationS
   return ends;
 }
 
+/// Returns the marks of a sample's prompt; empty if the data have none.
+std::vector<std::int32_t> prompt_marks(const ShownData& data, const ConversationView& view, SampleId sample) {
+  if (!data.corpus->has_marks()) return {};
+  std::vector<std::int32_t> marks(
+      static_cast<std::size_t>(data.corpus->length(Split::validation, sample) * mark_columns));
+  data.corpus->read_marks(Split::validation, sample, marks);
+  marks.resize(view.prompt.size() * mark_columns);
+  return marks;
+}
+
 PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample, const ContinuationLimits& limits) {
   const ConversationView view = data.conversations->view(Split::validation, sample);
   const SamplePictures all = data.corpus->pictures(Split::validation, sample);
@@ -166,7 +179,8 @@ PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample,
   PageAnswer out;
   out.question = view.question;
   out.reference = view.answer;
-  out.written = data.conversations->decode(view.prompt, model.answer(view.prompt, seen, limits));
+  out.written = data.conversations->decode(view.prompt,
+                                           model.answer(view.prompt, seen, prompt_marks(data, view, sample), limits));
   for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
   return out;
 }

@@ -24,6 +24,7 @@ void compose_vision_language(App& app) {
   }
   app.connect(data.port("tokens"), llm.port("tokens"));
   app.connect(data.port("targets"), llm.port("targets"));
+  app.connect_where_present(data.port("marks"), llm.port("marks"));
 }
 
 }  // namespace maestro

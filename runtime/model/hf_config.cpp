@@ -91,7 +91,10 @@ DecoderConfig decoder_of(const Keys& keys) {
 Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view where) {
   const Result<std::string> own = language_model_config(text, where);
   if (!own) return own.error();
-  return parse_hf_keys(*own, *own == text ? std::string(where) : std::string(where) + ": text_config", decoder_of);
+  if (*own == text) return parse_hf_keys(text, where, decoder_of);
+  Result<DecoderConfig> config = parse_hf_keys(*own, std::string(where) + ": text_config", decoder_of);
+  if (config) config->image_mask = image_mask(hf_model_type(text, where).value_or_throw());
+  return config;
 }
 
 Result<DecoderConfig> read_hf_config(const fs::path& path) {

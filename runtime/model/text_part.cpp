@@ -36,6 +36,15 @@ constexpr Prefix of_llava[] = {{"language_model.model.", text, "model."},
                                {"model.multi_modal_projector.", projector, "multi_modal_projector."},
                                {"image_newline", projector, "image_newline"},
                                {"model.image_newline", projector, "image_newline"}};
+// A single product has the names of SmolVLM's connector, whatever its model.
+constexpr Prefix of_gemma3[] = {
+    {"multi_modal_projector.mm_input_projection_weight", projector, "connector.modality_projection.proj.weight"},
+    {"multi_modal_projector.mm_soft_emb_norm.", projector, "connector.norm."},
+    {"model.multi_modal_projector.mm_input_projection_weight", projector, "connector.modality_projection.proj.weight"},
+    {"model.multi_modal_projector.mm_soft_emb_norm.", projector, "connector.norm."}};
+constexpr Prefix of_paligemma[] = {
+    {"multi_modal_projector.linear.", projector, "connector.modality_projection.proj."},
+    {"model.multi_modal_projector.linear.", projector, "connector.modality_projection.proj."}};
 constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
                               {"model.visual.merger.", projector, "multi_modal_projector."},
                               {"model.visual.deepstack_merger_list.", projector, "multi_modal_projector.taps."},
@@ -86,6 +95,8 @@ struct Whole {
   std::string_view type;
   std::string_view text_type;  ///< class of text_config
   std::span<const Prefix> names;
+  std::span<const Prefix> first_names{};  ///< names that count before `names`
+  ImageMask mask = ImageMask::causal;
   bool tied = false;          ///< default of tie_word_embeddings
   bool ties_by_text = false;  ///< text_config's tie_word_embeddings counts, too
   bool flat = false;          ///< old files have text_config's keys at the root
@@ -95,8 +106,18 @@ constexpr Whole wholes[] = {
     {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
     {.type = "llava_onevision", .text_type = "qwen2", .names = of_llava, .ties_by_text = true},
     {.type = "internvl", .text_type = "qwen2", .names = of_llava, .tied = true, .pieces = of_internvl},
-    {.type = "gemma3", .text_type = "gemma3_text", .names = of_llava, .tied = true},
-    {.type = "paligemma", .text_type = "gemma", .names = of_llava, .tied = true},
+    {.type = "gemma3",
+     .text_type = "gemma3_text",
+     .names = of_llava,
+     .first_names = of_gemma3,
+     .mask = ImageMask::images,
+     .tied = true},
+    {.type = "paligemma",
+     .text_type = "gemma",
+     .names = of_llava,
+     .first_names = of_paligemma,
+     .mask = ImageMask::prefix,
+     .tied = true},
     {.type = "qwen2_vl",
      .text_type = "qwen2_vl_text",
      .names = of_qwen,
@@ -125,6 +146,7 @@ constexpr TextClass classes[] = {
     {"qwen2_5_vl_text", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen2_5_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen3_vl_text", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128000, 1e-6, 5e5},
+    {"gemma", "gemma", 256000, 3072, 24576, 28, 16, 16, 8192, 1e-6, 1e4},
     {"gemma2", "gemma2", 256000, 2304, 9216, 26, 8, 4, 8192, 1e-6, 1e4},
     {"gemma3_text", "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 131072, 1e-6, 1e6}};
 
@@ -270,6 +292,11 @@ bool has_text_part(std::string_view model_type) {
   return whole_of(model_type) != nullptr;
 }
 
+ImageMask image_mask(std::string_view model_type) {
+  const Whole* whole = whole_of(model_type);
+  return whole == nullptr ? ImageMask::causal : whole->mask;
+}
+
 Result<std::string> language_model_config(std::string_view text, std::string_view where) {
   return parse_hf_keys(text, where, [&](const HfKeys& root) {
     const JsonValue type = root.find("model_type");
@@ -281,11 +308,13 @@ Result<std::string> language_model_config(std::string_view text, std::string_vie
 std::optional<PartName> part_name(std::string_view model_type, std::string_view stored) {
   const Whole* whole = whole_of(model_type);
   if (whole == nullptr) return std::nullopt;
-  for (const Prefix& prefix : whole->names) {
-    if (!stored.starts_with(prefix.stored)) continue;
-    PartName found{prefix.part, std::string(prefix.own)};
-    const std::string_view rest = stored.substr(prefix.stored.size());
-    append_renamed(rest, prefix.part == text ? std::span<const Piece>() : whole->pieces, found);
+  for (const std::span<const Prefix> names : {whole->first_names, whole->names}) {
+    const auto prefix =
+        std::ranges::find_if(names, [&](const Prefix& each) { return stored.starts_with(each.stored); });
+    if (prefix == names.end()) continue;
+    PartName found{prefix->part, std::string(prefix->own)};
+    const std::string_view rest = stored.substr(prefix->stored.size());
+    append_renamed(rest, prefix->part == text ? std::span<const Piece>() : whole->pieces, found);
     return found;
   }
   return std::nullopt;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "runtime/core/result.hpp"
+#include "runtime/model/decoder_config.hpp"
 
 namespace maestro {
 
@@ -25,6 +26,9 @@ namespace maestro {
 /// positions with an axis each (M-RoPE) become plain ones, which are equal for text. Errors (invalid_argument) name
 /// the file and the key.
 [[nodiscard]] Result<std::string> language_model_config(std::string_view text, std::string_view where);
+
+/// Returns which rows see rows after them in samples with images; causal for other types.
+[[nodiscard]] ImageMask image_mask(std::string_view model_type);
 
 enum class ModelPart : std::uint8_t { language_model, vision, projector };
 

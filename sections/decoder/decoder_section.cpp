@@ -8,6 +8,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/model/hf_config.hpp"
+#include "sections/decoder/marked_layout.hpp"
 #include "sections/parallel_fit.hpp"
 
 namespace maestro {
@@ -167,6 +168,9 @@ Ports DecoderSection::stage_ports(const Ports& behind) const {
     rows.name = tap_name(visual.name, tap);
     ports.inputs.push_back(std::move(rows));
   }
+  if (decoder().needs_marks()) {  // IP-3; 16 bytes a row
+    ports.inputs.push_back({marks_name, DType::i32, mark_columns, false, true, Axis::tokens, Sharding::replicated});
+  }
   return ports;
 }
 
@@ -186,6 +190,9 @@ Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
   const Var x = stack_.embedded(tape, own, layout);
   const std::vector<std::int32_t> marked = image_rows(known);
   if (marked.empty()) return x;
+  if (decoder().needs_marks() && !inputs.has(marks_name)) {
+    throw JobError(context_.name + ": nothing is connected to marks, but the model's images need them");
+  }
   const AddedRows visual = own_rows(tape, inputs, "visual", marked);
   return index_add(tape, x, visual.rows, visual.at);
 }
@@ -229,8 +236,9 @@ Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
 }
 
 Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, const Block& wanted) {
+  const MarkedLayout marked(context_.name, tape, inputs, decoder());
   const Var x = incoming(tape, inputs);
-  return stack_.transformed(tape, x, inputs.layout(), wanted, added_rows(tape, inputs));
+  return stack_.transformed(tape, x, marked.layout(), wanted, added_rows(tape, inputs));
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {

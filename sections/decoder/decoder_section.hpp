@@ -12,12 +12,16 @@
 //   visual  (V, width) act, with the projector's precision, optional, differentiable
 // and if the projector sends rows for further layers, the stage of the k-th layer takes (and tokens, in every stage)
 //   visual_k  as visual
+// and every stage, if the model's positions or attention depend on images (DecoderConfig::needs_marks()):
+//   marks   (M, 4) i32, optional (Corpus::read_marks())
 //
 // IP-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
 //       positions are learned. A sample with more or fewer image tokens than rows of visual is refused by its number.
 //       The rows of visual_k are added to the stream at these positions after the k-th layer (DeepStack, Meng et al.
 //       2024, arXiv 2406.04334).
 // IP-2 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
+// IP-3 (marks): positions and the rows that a row sees are those of the marks, the same in every stage and on every
+//       rank. A sample with images and without marks is refused if the model needs them.
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
 //       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.
 #pragma once

@@ -64,6 +64,17 @@ void check_data(const std::string& section, const DecoderConfig& config, const D
                         std::to_string(data.vocabulary) + " tokens; set it to " + std::to_string(data.vocabulary) +
                         " or more");
   }
+  if (config.image_mask == ImageMask::prefix && config.window > 0 && data.patch_columns > 0 &&
+      data.sequence > config.window) {
+    refuse(section, "samples of " + std::to_string(data.sequence) + " tokens may have a prefix beyond the window of " +
+                        std::to_string(config.window) + " tokens, which is not supported; set data.sequence = " +
+                        std::to_string(config.window) + " or less");
+  }
+  if (config.needs_marks() && data.patch_columns > 0 && !data.marks) {
+    refuse(section,
+           "the model's images need marks of positions, which the data do not have; prepare the data with "
+           "the model's folder, as --model or data.processor");
+  }
 }
 
 }  // namespace

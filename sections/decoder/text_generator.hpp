@@ -17,6 +17,7 @@
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_section.hpp"
+#include "sections/decoder/marked_layout.hpp"
 #include "sections/decoder/token_sampler.hpp"
 #include "sections/model_folder.hpp"
 
@@ -37,6 +38,12 @@ struct ContinuationLimits {
 [[nodiscard]] ContinuationLimits continuation_limits(std::vector<std::int32_t> stop_tokens, const Tokenizer& tokenizer,
                                                      std::int64_t max_tokens);
 
+/// The images of a prompt, as the decoder receives them.
+struct PromptImages {
+  Tensor visual = {};                        ///< (V, width) act: a row for each image token; undefined: none
+  std::span<const std::int32_t> marks = {};  ///< (T, 4), as Corpus::read_marks(); empty: a text's
+};
+
 /// Not thread-safe.
 class TextGenerator {
  public:
@@ -48,11 +55,11 @@ class TextGenerator {
 
   [[nodiscard]] const DecoderConfig& decoder() const { return model_->decoder(); }
   /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, has an id outside the
-  /// vocabulary, or another number of image tokens than `visual` has rows; empty if it can.
-  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt, const Tensor& visual = Tensor()) const;
-  /// Begins a sequence with `prompt` and takes memory for at most `more` further tokens. `visual` (V, width) act has
-  /// the rows of its V image tokens; undefined: it has none. Throws JobError for a prompt that has a refusal().
-  void begin(std::span<const std::int32_t> prompt, std::int64_t more, const Tensor& visual = Tensor());
+  /// vocabulary, another number of image tokens than `visual` has rows, or marks that do not fit; empty if it can.
+  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt, const PromptImages& images = {}) const;
+  /// Begins a sequence with `prompt` and takes memory for at most `more` further tokens. Throws JobError for a prompt
+  /// that has a refusal().
+  void begin(std::span<const std::int32_t> prompt, std::int64_t more, const PromptImages& images = {});
   /// Appends a token. The sequence must not be full.
   void append(std::int32_t token);
   /// Returns whether position or memory (begin()) for a further token is missing.
@@ -63,13 +70,15 @@ class TextGenerator {
   /// Passes the tokens after `prompt`, each as soon as it is chosen, to `sink`. Throws JobError as begin() and
   /// TokenSampler::choose().
   Finish continue_prompt(std::span<const std::int32_t> prompt, const ContinuationLimits& limits, TokenSampler& sampler,
-                         const std::function<void(std::int32_t)>& sink, const Tensor& visual = Tensor());
+                         const std::function<void(std::int32_t)>& sink, const PromptImages& images = {});
 
  private:
   TextGenerator(const OperatorTable& ops, const ModelFolder& folder, DType precision);
   void reserve(std::int64_t rows);
-  /// Runs the sequence's next rows through the decoder.
-  void run(std::span<const std::int32_t> tokens, const Tensor& visual = Tensor());
+  /// Returns the columns of marks that the decoder reads. Throws std::invalid_argument for marks that do not fit.
+  [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
+  /// Runs the sequence's next rows through the decoder, with their columns of marks.
+  void run(std::span<const std::int32_t> tokens, const Tensor& visual, const MarkColumns& columns);
 
   Arena arena_;
   std::unique_ptr<DecoderSection> model_;
@@ -77,8 +86,9 @@ class TextGenerator {
   std::vector<AttentionCache> caches_;  // cache for each layer, in memory_
   std::int64_t capacity_ = 0;           // rows of the caches that this sequence may use
   std::int64_t length_ = 0;
-  Tape tape_;   // after the arena it allocates from
-  Var logits_;  // recorded on tape_
+  std::int64_t skipped_ = 0;  // positions that a prompt's images skip: of the token after it, minus its number
+  Tape tape_;                 // after the arena it allocates from
+  Var logits_;                // recorded on tape_
 };
 
 }  // namespace maestro

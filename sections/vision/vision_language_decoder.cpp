@@ -53,7 +53,10 @@ std::int64_t asked_samples(const SequenceLayout& layout, std::span<const std::in
 /// Returns the shape of the data for a section that reads images, whatever the data have.
 DataShape with_images(const VisionLanguageDecoder::Options& options) {
   DataShape data = options.data;
-  data.patch_columns = std::max<std::int64_t>(data.patch_columns, 1);
+  if (data.patch_columns == 0) {
+    data.patch_columns = 1;
+    data.marks = true;
+  }
   data.visual = options.visual;
   return data;
 }

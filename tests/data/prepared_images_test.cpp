@@ -119,6 +119,48 @@ std::string archive_of(const json& list) {
   return tar_of(members);
 }
 
+/// Returns the end of the tokens that each token of a sample sees, and checks its positions.
+std::vector<std::int32_t> ends_of(const Corpus& corpus, SampleId id) {
+  std::vector<std::int32_t> marks(static_cast<std::size_t>(corpus.length(Split::train, id) * mark_columns)), ends;
+  corpus.read_marks(Split::train, id, marks);
+  for (std::size_t at = 0; at < marks.size(); at += mark_columns) {
+    for (std::size_t axis = 0; axis < 3; ++axis) EXPECT_EQ(marks[at + axis], std::ssize(ends));
+    ends.push_back(marks[at + 3]);
+  }
+  return ends;
+}
+
+TEST_F(PreparedImagesOf, marks_state_which_tokens_images_and_prefixes_see) {
+  const PreparedCorpus plain(prepare(options(rows / "list.json"), "smolvlm"), config());
+  EXPECT_FALSE(plain.has_marks());
+  EXPECT_EQ(ends_of(plain, SampleId(0))[4], 5);
+  const PreparedCorpus blocks(prepare(options(rows / "list.json", "gemma3"), "gemma3"), config());
+  const PreparedCorpus prefixes(prepare(options(rows / "list.json", "paligemma"), "paligemma"), config());
+  std::int64_t in_blocks = 0, in_prefixes = 0;
+  for (const PreparedCorpus* corpus : {&blocks, &prefixes}) {
+    EXPECT_TRUE(corpus->has_marks());
+    for (std::uint64_t at = 0; at < corpus->samples(Split::train); ++at) {
+      const Sample sample = read(*corpus, Split::train, SampleId(at));
+      const std::vector<std::int32_t> ends = ends_of(*corpus, SampleId(at));
+      const auto learned = std::ranges::find_if(sample.targets, [](std::int32_t target) { return target >= 0; });
+      const auto prefix = static_cast<std::int32_t>(learned - sample.targets.begin() + 1);
+      for (std::int32_t row = 0; row < std::ssize(ends); ++row) {
+        const auto from = sample.tokens.begin() + row;
+        const bool image = *from == image_token;
+        const auto run =
+            std::find_if(from, sample.tokens.end(), [](std::int32_t token) { return token != image_token; });
+        const auto end = corpus == &prefixes ? std::max(prefix, row + 1)
+                         : image             ? static_cast<std::int32_t>(run - sample.tokens.begin())
+                                             : row + 1;
+        ASSERT_EQ(ends[static_cast<std::size_t>(row)], end) << "sample " << at << ", row " << row;
+        (corpus == &prefixes ? in_prefixes : in_blocks) += end > row + 1 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(in_blocks, 20);
+  EXPECT_GT(in_prefixes, 100);
+}
+
 /// PD-2: the same losses whatever holds the rows and the images.
 TEST_F(PreparedImagesOf, lists_lines_archives_and_parquet_give_the_same_samples) {
   const json list = json::parse(contents(rows / "list.json"));

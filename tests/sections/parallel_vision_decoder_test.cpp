@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/data/corpus.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
@@ -33,6 +34,23 @@ class DecoderWithEyesOverRanks : public ::testing::TestWithParam<Layout> {
 
 TEST_P(DecoderWithEyesOverRanks, losses_matches_and_gradients_are_those_of_one_rank) {  // VD-5, IP-2
   expect_equal_decoders(batch);
+}
+
+TEST_P(DecoderWithEyesOverRanks, rows_see_later_rows_as_on_one_rank) {  // IP-3
+  const OwnedTensor visual = random_tensor(3, pictures.rows(), width);
+  std::set<double> losses;
+  for (const ImageMask mask : {ImageMask::causal, ImageMask::images, ImageMask::prefix}) {
+    DecoderConfig config = decoder_shape(DecoderFamily::llama);
+    config.image_mask = mask;
+    const std::vector<std::int32_t> marks = marks_of(batch, {.mask = mask});
+    std::vector<Feed> feeds = {{"visual", visual, true}};
+    if (mask != ImageMask::causal) feeds.push_back({"marks", mark_tensor(marks)});
+    Pair decoders(bench.context("decoder", true), GetParam(), [&](const SectionContext& context) {
+      return std::make_unique<VisionLanguageDecoder>(context, VisionLanguageDecoder::Options{config, {}, {}});
+    });
+    losses.insert(decoders.expect_equal(batch, feeds).metric("loss").sum);
+  }
+  EXPECT_EQ(losses.size(), 3U) << "each mask has a loss of its own";
 }
 
 TEST_P(DecoderWithEyesOverRanks, ranks_may_have_no_image_or_no_target) {  // VD-3

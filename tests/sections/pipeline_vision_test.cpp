@@ -24,10 +24,11 @@ DecoderConfig model_with_eyes(DecoderFamily family) {
   return config;
 }
 
-ParallelBench::Build decoder_of(DecoderFamily family, std::int64_t taps = 0) {
-  return [family, taps](const SectionContext& context) {
-    return std::make_unique<VisionLanguageDecoder>(
-        context, VisionLanguageDecoder::Options{model_with_eyes(family), {{}, taps}, {}});
+ParallelBench::Build decoder_of(DecoderFamily family, std::int64_t taps = 0, ImageMask mask = ImageMask::causal) {
+  return [family, taps, mask](const SectionContext& context) {
+    VisionLanguageDecoder::Options options{model_with_eyes(family), {{}, taps}, {}};
+    options.decoder.image_mask = mask;
+    return std::make_unique<VisionLanguageDecoder>(context, options);
   };
 }
 
@@ -48,10 +49,12 @@ using StagedVisionCase = std::tuple<DecoderFamily, std::int64_t, Layout>;
 
 class DecoderWithEyesInStages : public ::testing::TestWithParam<StagedVisionCase> {
  protected:
-  void expect_equal(const Batch& given, const std::vector<Feed>& feeds, std::int64_t taps = 0) {
+  void expect_equal(const Batch& given, const std::vector<Feed>& feeds, std::int64_t taps = 0,
+                    ImageMask mask = ImageMask::causal) {
     const auto& [family, count, layout] = GetParam();
-    ParallelBench single({}, bench.context("decoder", true), decoder_of(family, taps));
-    PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true), decoder_of(family, taps));
+    ParallelBench single({}, bench.context("decoder", true), decoder_of(family, taps, mask));
+    PipelineBench stages({count, staged_layers, layout}, bench.context("decoder", true),
+                         decoder_of(family, taps, mask));
     expect_same(stages.whole(), by_name(single.whole()));
     randomise(single.section(0), 11);
     stages.load(single.whole());
@@ -89,6 +92,12 @@ TEST_P(DecoderWithEyesInStages, rows_for_further_layers_go_to_the_stages_of_thes
   }
   expect_equal(batch, feeds, taps);
   expect_equal(Batch::random(5, {9, 1, 12}, vocabulary), {}, taps);
+}
+
+TEST_P(DecoderWithEyesInStages, every_stage_has_the_marks) {  // IP-3
+  const OwnedTensor visual = random_visual(pictures.rows());
+  const std::vector<std::int32_t> marks = marks_of(batch, {.mask = ImageMask::images});
+  expect_equal(batch, {{"visual", visual, true}, {"marks", mark_tensor(marks)}}, 0, ImageMask::images);
 }
 
 TEST_P(DecoderWithEyesInStages, a_micro_batch_without_targets_goes_through_and_nothing_learns) {  // VD-3, VD-6
@@ -144,10 +153,11 @@ TEST(VisionStages, rows_for_further_layers_change_the_loss_and_are_the_same_if_l
 
 TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_last) {  // VD-6, SE-2
   const Bench bench;
-  const auto names = [&](std::int64_t index, std::int64_t count, std::int64_t taps = 0) {
+  const auto names = [&](std::int64_t index, std::int64_t count, std::int64_t taps = 0,
+                         ImageMask mask = ImageMask::causal) {
     std::vector<std::string> both;
     const SectionContext context = stage_context(bench.context("decoder", true), index, count, staged_layers);
-    const Ports ports = decoder_of(DecoderFamily::gpt2, taps)(context)->ports();
+    const Ports ports = decoder_of(DecoderFamily::gpt2, taps, mask)(context)->ports();
     for (const auto* side : {&ports.inputs, &ports.outputs}) {
       for (const Port& port : *side) both.push_back(port.name);
     }
@@ -164,6 +174,9 @@ TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_la
   EXPECT_EQ(last, (Names{"stream", "targets"}));
   const Names middle = names(1, staged_layers, staged_layers - 1);
   EXPECT_EQ(middle, (Names{"stream", "tokens", "visual_2", "stream"}));
+  EXPECT_EQ(names(0, 3, 0, ImageMask::images), (Names{"tokens", "visual", "marks", "stream"}));
+  EXPECT_EQ(names(1, 3, 0, ImageMask::images), (Names{"stream", "marks", "stream"}));
+  EXPECT_EQ(names(2, 3, 0, ImageMask::images), (Names{"stream", "targets", "marks"}));
 }
 
 TEST(VisionStages, the_work_of_all_stages_is_that_of_the_uncut_section_and_the_last_layer_is_cheaper) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sections/vision_images.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/data/corpus.hpp"
@@ -102,6 +103,25 @@ Batch illustrated(const Pictures& pictures, std::int32_t words, std::int64_t voc
   Batch made(tokens, targets, offsets);
   made.with_patches(pictures.counts);
   return made;
+}
+
+std::vector<std::int32_t> marks_of(const Batch& batch, const MarkRule& rule) {
+  std::vector<std::int32_t> marks(batch.tokens.size() * mark_columns);
+  for (std::size_t sample = 0; sample + 1 < batch.offsets.size(); ++sample) {
+    const auto first = static_cast<std::size_t>(batch.offsets[sample]);
+    const auto length = static_cast<std::size_t>(batch.offsets[sample + 1]) - first;
+    const auto targets = std::span(batch.targets).subspan(first, length);
+    const auto learned = std::ranges::find_if(targets, [](std::int32_t target) { return target >= 0; });
+    const auto prefix = std::min(std::ssize(targets), learned - targets.begin() + 1);
+    write_marks(rule, {std::span(batch.tokens).subspan(first, length), prefix, {}},
+                std::span(marks).subspan(first * mark_columns, length * mark_columns));
+  }
+  return marks;
+}
+
+Tensor mark_tensor(const std::vector<std::int32_t>& marks) {
+  const Shape shape{static_cast<std::int64_t>(marks.size()) / mark_columns, mark_columns};
+  return {const_cast<std::int32_t*>(marks.data()), DType::i32, shape};
 }
 
 }  // namespace maestro::testing

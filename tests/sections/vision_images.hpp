@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/image/mark_rows.hpp"
 #include "sections/vision/projector.hpp"
 #include "sections/vision/vision_encoder.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
@@ -43,5 +44,10 @@ struct Pictures {
 /// Returns tokens whose image positions fit the images: each sample begins with a word, then its patches, then `words`
 /// words with targets (every fifth ignored).
 [[nodiscard]] Batch illustrated(const Pictures& pictures, std::int32_t words, std::int64_t vocabulary);
+
+/// Returns the marks (M, 4) of a batch by a rule without axes; a prefix is the rows before the first target's token.
+[[nodiscard]] std::vector<std::int32_t> marks_of(const Batch& batch, const MarkRule& rule);
+/// Returns marks as the value of a port, which lives as long as they.
+[[nodiscard]] Tensor mark_tensor(const std::vector<std::int32_t>& marks);
 
 }  // namespace maestro::testing

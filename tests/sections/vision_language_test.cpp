@@ -184,8 +184,8 @@ class Answering {
     if (pictures != nullptr) visual = reader_.read({pictures->pixel_tensor(), pictures->place_tensor(), rows});
     TokenSampler likeliest({});
     std::vector<std::int32_t> tokens;
-    generator_.continue_prompt(
-        prompt, limits, likeliest, [&](std::int32_t token) { tokens.push_back(token); }, visual);
+    generator_.continue_prompt(prompt, limits, likeliest, [&](std::int32_t token) { tokens.push_back(token); },
+                               {visual});
     return tokens;
   }
 
@@ -232,37 +232,6 @@ TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
   EXPECT_TRUE(std::ranges::equal(cut, std::span(answer.begin(), end))) << "an end token is not part of the answer";
 }
 
-TEST_P(VisionLanguage, a_prompt_in_blocks_has_the_answer_of_a_whole_one) {  // GN-1
-  DecoderConfig config = tiny_decoder(GetParam());
-  config.positions = 600;
-  const auto model = [&] {
-    auto section = std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
-                                                           VisionLanguageDecoder::Options{config, {}, {}});
-    randomise(*section, 9);
-    return section;
-  };
-  std::vector<std::int32_t> tokens = Batch::random(5, {540}, 37).tokens;
-  std::fill(tokens.begin() + 500, tokens.begin() + 524, image_token);  // on both sides of a block's end
-  const OwnedTensor visual = random_tensor(3, 24, config.width);
-  TextGenerator generator(*bench.ops, model(), DType::f32);
-  TokenSampler likeliest({});
-  std::vector<std::int32_t> targets(tokens.size() - 1, ignored_target), told = tokens;
-  generator.continue_prompt(
-      tokens, {5, {}}, likeliest,
-      [&](std::int32_t token) {
-        targets.push_back(token);
-        told.push_back(token);
-      },
-      visual);
-  told.pop_back();
-  Batch batch(told, targets, {0, static_cast<std::int32_t>(told.size())});
-  batch.with_patches({24});
-  const std::unique_ptr<VisionLanguageDecoder> whole = model();
-  MicroBatch pass(bench, *whole, batch, Pass::evaluate);
-  pass.connect("visual", visual);
-  EXPECT_EQ(pass.forward().metric_sum("exact_match").sum, 1);
-}
-
 TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_that_does_not_fit_is_refused) {
   Answering answering(bench, GetParam());
   const std::vector<std::int32_t> question(30, 7), too_long(33, 7), nothing, seeing{5, -1, -1, -1, 7};
@@ -276,6 +245,76 @@ TEST_P(VisionLanguage, an_answer_ends_with_the_positions_and_a_prompt_that_does_
 
 INSTANTIATE_TEST_SUITE_P(families, VisionLanguage, ::testing::Values(DecoderFamily::gpt2, DecoderFamily::llama),
                          [](const auto& test) { return std::string(name_of(test.param)); });
+
+class PromptInBlocks : public ::testing::TestWithParam<std::tuple<DecoderFamily, ImageMask>> {
+ protected:
+  Bench bench;
+};
+
+TEST_P(PromptInBlocks, has_the_answer_of_a_whole_one) {  // GN-1
+  const auto& [family, mask] = GetParam();
+  DecoderConfig config = tiny_decoder(family);
+  config.positions = 600;
+  config.image_mask = mask;
+  const auto model = [&] {
+    auto section = std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
+                                                           VisionLanguageDecoder::Options{config, {}, {}});
+    randomise(*section, 9);
+    return section;
+  };
+  std::vector<std::int32_t> tokens = Batch::random(5, {540}, 37).tokens;
+  std::fill(tokens.begin() + 500, tokens.begin() + 524, image_token);  // on both sides of a block's end
+  const OwnedTensor visual = random_tensor(3, 24, config.width);
+  TextGenerator generator(*bench.ops, model(), DType::f32);
+  TokenSampler likeliest({});
+  Batch asked(tokens, std::vector<std::int32_t>(tokens.size(), ignored_target), {0, 540});
+  const std::vector<std::int32_t> of_prompt = marks_of(asked, {.mask = mask});
+  std::vector<std::int32_t> targets(tokens.size() - 1, ignored_target), told = tokens;
+  generator.continue_prompt(tokens, {5, {}}, likeliest,
+                            [&](std::int32_t token) {
+                              targets.push_back(token);
+                              told.push_back(token);
+                            },
+                            {visual, of_prompt});
+  told.pop_back();
+  Batch batch(told, targets, {0, static_cast<std::int32_t>(told.size())});
+  batch.with_patches({24});
+  const std::unique_ptr<VisionLanguageDecoder> whole = model();
+  MicroBatch pass(bench, *whole, batch, Pass::evaluate);
+  pass.connect("visual", visual);
+  const std::vector<std::int32_t> marks = marks_of(batch, {.mask = mask});
+  if (mask != ImageMask::causal) pass.connect("marks", mark_tensor(marks));
+  EXPECT_EQ(pass.forward().metric_sum("exact_match").sum, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(masks, PromptInBlocks,
+                         ::testing::Combine(::testing::Values(DecoderFamily::gpt2, DecoderFamily::llama),
+                                            ::testing::Values(ImageMask::causal, ImageMask::images, ImageMask::prefix)),
+                         [](const auto& test) {
+                           return std::string(name_of(std::get<0>(test.param))) + "_" +
+                                  std::to_string(static_cast<int>(std::get<1>(test.param)));
+                         });
+
+TEST(MarkedPrompt, without_its_marks_or_with_marks_that_do_not_fit_is_refused) {
+  Bench bench;
+  DecoderConfig config = tiny_decoder(DecoderFamily::llama);
+  config.image_mask = ImageMask::images;
+  TextGenerator generator(*bench.ops,
+                          std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
+                                                                  VisionLanguageDecoder::Options{config, {}, {}}),
+                          DType::f32);
+  const std::vector<std::int32_t> prompt{5, image_token, image_token, 6};
+  const OwnedTensor visual = random_tensor(3, 2, config.width);
+  EXPECT_EQ(generator.refusal(prompt, {visual}), "the prompt's images lack their marks");
+  const std::vector<std::int32_t> few(12, 1), none{};
+  EXPECT_EQ(generator.refusal(prompt, {visual, few}), "the prompt's marks do not fit: 12 numbers for 4 tokens");
+  std::vector<std::int32_t> marks{0, 0, 0, 1, 1, 1, 1, 3, 2, 2, 2, 3, 3, 3, 3, 4};
+  EXPECT_EQ(generator.refusal(prompt, {visual, marks}), "");
+  marks[11] = 2;
+  EXPECT_EQ(generator.refusal(prompt, {visual, marks}),
+            "the prompt's marks do not fit: row 2 of 4 sees 2 rows, and the row before it 3");
+  EXPECT_EQ(generator.refusal(std::vector<std::int32_t>{5, 6}), "");
+}
 
 TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {  // VD-2
   const Bench bench;

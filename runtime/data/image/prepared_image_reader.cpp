@@ -44,6 +44,7 @@ PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& 
     : folder_(std::move(folder)),
       images_(images),
       encoder_(read_encoder_grid(folder_ / prepared_processor_folder).value_or_throw()),
+      mark_rule_(read_mark_rule(folder_ / prepared_processor_folder).value_or_throw()),
       processor_(read_image_settings(folder_ / prepared_processor_folder, images_.resample_order).value_or_throw(),
                  encoder_),
       cache_(cache_bytes > 0 ? cache_bytes : default_cache_bytes()) {}
@@ -127,6 +128,18 @@ Status PreparedImageReader::mix(std::span<const NumberedImage> images, std::span
     weights = weights.subspan(count);
     first += image.image.encoder_rows;
   }
+  return {};
+}
+
+Status PreparedImageReader::mark(std::span<const NumberedImage> images, std::span<const std::int32_t> tokens,
+                                 std::int64_t prefix, std::span<std::int32_t> marks) const {
+  std::vector<ImageGrid> grids;
+  for (const NumberedImage& image : images) {
+    const Result<ImagePlan> made = plan(image.image);
+    if (!made) return made.error();
+    grids.push_back(made->merged);
+  }
+  write_marks(mark_rule_, {tokens, prefix, grids}, marks);
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/data/image/conversation_view.hpp"
 #include "runtime/data/image/image_cache.hpp"
+#include "runtime/data/image/mark_rows.hpp"
 #include "runtime/data/image/patches.hpp"
 #include "runtime/dataset/image_table.hpp"
 #include "runtime/dataset/prepared_data.hpp"
@@ -36,6 +37,8 @@ class PreparedImageReader {
   [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
   /// Returns whether the decoder's rows are weighted sums of the encoder's.
   [[nodiscard]] bool mixes_rows() const { return maestro::mixes_rows(processor_.settings()); }
+  /// Returns what the model's decoder reads from marks.
+  [[nodiscard]] const MarkRule& mark_rule() const { return mark_rule_; }
   [[nodiscard]] StoredImage stored(const NumberedImage& image) const;
 
   /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.
@@ -47,6 +50,10 @@ class PreparedImageReader {
   /// Writes the terms for Corpus::read_mix() of a sample's images. The error names the folder. Throws as read().
   [[nodiscard]] Status mix(std::span<const NumberedImage> images, std::span<std::int32_t> sources,
                            std::span<float> weights) const;
+  /// Writes marks (T, 4) of a sample with these images, `tokens` (T) and `prefix` positions before the first learned
+  /// token. The error names the folder. Throws as write_marks().
+  [[nodiscard]] Status mark(std::span<const NumberedImage> images, std::span<const std::int32_t> tokens,
+                            std::int64_t prefix, std::span<std::int32_t> marks) const;
 
  private:
   [[nodiscard]] Result<ImagePlan> plan(const PreparedImage& image) const;
@@ -55,6 +62,7 @@ class PreparedImageReader {
   std::filesystem::path folder_;
   PreparedImages images_;
   EncoderGrid encoder_;
+  MarkRule mark_rule_;
   ImageProcessor processor_;
   mutable ImageCache cache_;  // thread-safe, and does not affect the rows
 };

@@ -268,6 +268,17 @@ void PreparedCorpus::read_mix(Split split, SampleId sample, std::span<std::int32
   if (!read) throw std::runtime_error(about(split, sample, read.error()).message);
 }
 
+void PreparedCorpus::read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const {
+  if (!has_marks()) return Corpus::read_marks(split, sample, marks);
+  const auto length = static_cast<std::size_t>(this->length(split, sample));
+  std::vector<std::int32_t> tokens(length), targets(length);
+  read(split, sample, tokens, targets);
+  const auto learned = std::ranges::find_if(targets, [](std::int32_t target) { return target != ignored_target; });
+  const auto prefix = std::min(std::ssize(targets), learned - targets.begin() + 1);
+  const Status marked = images_->mark(images_of(split, sample), tokens, prefix, marks);
+  if (!marked) throw std::runtime_error(about(split, sample, marked.error()).message);
+}
+
 ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   const auto length = static_cast<std::size_t>(this->length(split, sample));
   std::vector<std::int32_t> tokens(length), targets(length);

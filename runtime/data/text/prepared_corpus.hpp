@@ -55,6 +55,8 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] bool mixes_rows() const override { return images_ && images_->mixes_rows(); }
   void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources, std::span<float> weights) const override;
+  [[nodiscard]] bool has_marks() const override { return images_ && !images_->mark_rule().plain(); }
+  void read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
 
   /// Returns whether samples may have images, so that view() and decode() may be called.
