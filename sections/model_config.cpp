@@ -161,7 +161,10 @@ std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig
   };
   all.push_back({"norm", norm(ours), norm(stored)});
   setting("RMS norm", &ProjectorConfig::rms_norm);
+  setting("norm_offset", &ProjectorConfig::norm_offset);
   setting("number of taps", &ProjectorConfig::taps);
+  setting("number of features in a mean", &ProjectorConfig::pool);
+  setting("transposed matrix", &ProjectorConfig::transposed);
   return all;
 }
 

@@ -67,6 +67,9 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
     file = options.chat_template;
     source = read_text(file).value_or_throw();
   }
+  if (source.empty() && images_ && images_->mask == ImageMask::prefix) {
+    prefix_.emplace(*tokenizer_, images_->expander, config.bos_token, options.learned);
+  }
   if (source.empty()) return;
   template_ = std::make_unique<ChatTemplate>(source, file);
   ChatEncoderOptions chat{context_of(config, options), options.learned, ends(options), std::nullopt, source};
@@ -110,7 +113,7 @@ std::vector<std::int32_t> DocumentEncoder::ends(const PrepareOptions& options) c
 }
 
 Status DocumentEncoder::takes_conversations(bool completion) const {
-  if (chat_ || completion) return {};
+  if (chat_ || prefix_ || completion) return {};
   return Error{ErrorCode::invalid_argument, missing_template_};
 }
 
@@ -140,13 +143,14 @@ bool DocumentEncoder::takes_parts(const ChatContext& context) const {
 
 Result<std::vector<Document>> DocumentEncoder::encode_images(const Record& record, RowNotes& notes,
                                                              std::span<const ImagePlan> images) const {
-  if (!chat_) return Error{ErrorCode::invalid_argument, missing_template_};
+  if (!chat_ && !prefix_) return Error{ErrorCode::invalid_argument, missing_template_};
   std::vector<ExpandedImage> expanded;
   for (const ImagePlan& plan : images) {
     Result<ExpandedImage> image = images_->expander.expand(plan);
     if (!image) return image.error();
     expanded.push_back(*std::move(image));
   }
+  if (prefix_) return prefix_->encode(record, notes, expanded);
   if (parts_) return chat_->encode(record, notes, expanded);
   Record texts;
   texts.messages = record.messages;

@@ -12,6 +12,7 @@
 #include "runtime/chat/chat_template.hpp"
 #include "runtime/dataset/chat_encoder.hpp"
 #include "runtime/dataset/image_model.hpp"
+#include "runtime/dataset/prefix_encoder.hpp"
 #include "runtime/dataset/prepare.hpp"
 #include "runtime/dataset/record.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
@@ -59,6 +60,7 @@ class DocumentEncoder {
   std::map<std::string, std::string> template_settings_;
   std::unique_ptr<ChatTemplate> template_;
   std::optional<ChatEncoder> chat_;
+  std::optional<PrefixEncoder> prefix_;  // of a model that reads prefixes, without a template
 };
 
 }  // namespace maestro

@@ -56,10 +56,18 @@ std::string named_token(const HfKeys& keys, const char* name, const char* absent
   return extra.find(name).text(std::string(absent));
 }
 
+/// Returns a token that tokenizer_config.json must name.
 std::string required_token(const HfKeys& keys, const char* name) {
   const std::string token = named_token(keys, name, "");
   if (token.empty()) keys.fail(name, "is missing, also in extra_special_tokens");
   return token;
+}
+
+/// Does the same for a token that `tokenizer` must have.
+std::string special_token(const HfKeys& keys, const char* name, const Tokenizer& tokenizer) {
+  const std::string token = required_token(keys, name);
+  if (tokenizer.encode(token).size() == 1) return token;
+  keys.fail(name, printable(token) + " is not encoded as a single token by the tokenizer");
 }
 
 bool drops_a_row(const HfKeys& keys) {
@@ -82,7 +90,7 @@ struct ImageExpander::Reader {
     made.stated = "image_seq_len is " + std::to_string(made.tile) + (keys.find("image_seq_len") ? "" : " by default");
     return made;
   }
-  static Counting internvl(const HfKeys& keys) {
+  static Counting stated_length(const HfKeys& keys) {
     Counting made;
     made.tile = keys.size("image_seq_length", 256, 1, most_tokens);
     made.each_tile = true;
@@ -115,7 +123,8 @@ struct ImageExpander::Reader {
 };
 
 std::vector<std::string> ImageExpander::model_types() {
-  return {"idefics3", "internvl", "llava", "llava_onevision", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"};
+  return {"gemma3",    "idefics3",   "internvl", "llava",    "llava_onevision",
+          "paligemma", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"};
 }
 
 Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
@@ -131,35 +140,42 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
     }
     made.file_ = processor.string();
     made.image_token_ = static_cast<std::int32_t>(image_token);
-    made.placeholder_ = tokenizer.piece(made.image_token_);
-    if (tokenizer.encode(made.placeholder_) != std::vector<std::int32_t>{made.image_token_}) {
-      throw JobError(named + " is " + printable(made.placeholder_) +
+    made.image_text_ = tokenizer.piece(made.image_token_);
+    if (tokenizer.encode(made.image_text_) != std::vector<std::int32_t>{made.image_token_}) {
+      throw JobError(named + " is " + printable(made.image_text_) +
                      ", which the tokenizer does not encode as a single token");
     }
+    made.placeholder_ = made.image_text_;
     made.tagged_ = type == "smolvlm" || type == "idefics3";
     made.counting_ = read_file(processor, [&](const HfKeys& keys) {
-      if (const JsonValue name = keys.find("image_token"); name && name.text() != made.placeholder_) {
+      if (const JsonValue name = keys.find("image_token"); name && name.text() != made.image_text_) {
         name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
-                    printable(made.placeholder_));
+                    printable(made.image_text_));
       }
-      const Counting counting = made.tagged_                ? Reader::tagged(keys)
-                                : type == "internvl"        ? Reader::internvl(keys)
-                                : type == "llava"           ? Reader::llava(keys)
-                                : type == "llava_onevision" ? Reader::onevision(keys, encoder)
-                                                            : Counting();
+      const Counting counting = made.tagged_                             ? Reader::tagged(keys)
+                                : type == "internvl" || type == "gemma3" ? Reader::stated_length(keys)
+                                : type == "llava"                        ? Reader::llava(keys)
+                                : type == "llava_onevision"              ? Reader::onevision(keys, encoder)
+                                                                         : Counting();
       keys.refuse_unknown(has_no_effect);
       return counting;
     });
     if (!made.tagged_ && !made.counting_.each_tile) return made;
     return read_file(folder / "tokenizer_config.json", [&](const HfKeys& keys) {
+      if (type == "gemma3") {
+        made.placeholder_ = special_token(keys, "boi_token", tokenizer);
+        made.before_ = "\n\n" + made.placeholder_;
+        made.after_ = special_token(keys, "eoi_token", tokenizer) + "\n\n";
+        return made;
+      }
       if (!made.tagged_) {
         made.before_ = required_token(keys, "start_image_token");
         made.after_ = required_token(keys, "end_image_token");
         const std::string inside = required_token(keys, "context_image_token");
-        if (inside == made.placeholder_) return made;
+        if (inside == made.image_text_) return made;
         keys.fail("context_image_token", printable(inside) + " differs from token " +
                                              std::to_string(made.image_token_) + " of config.json, " +
-                                             printable(made.placeholder_));
+                                             printable(made.image_text_));
       }
       const bool named_here = type == "smolvlm";  // Idefics3Processor has fixed names
       constexpr const char *around = "<fake_token_around_image>", *global = "<global-img>";
@@ -184,7 +200,7 @@ std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
 }
 
 Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
-  ExpandedImage made{before_ + placeholder_ + after_, runs_of(plan)};
+  ExpandedImage made{before_ + image_text_ + after_, runs_of(plan)};
   const std::int64_t tokens = std::accumulate(made.runs.begin(), made.runs.end(), std::int64_t{0});
   if (tokens != plan.visual_rows) {
     return Error{ErrorCode::invalid_argument, printable(file_) + ": processor and model disagree: an image of " +
@@ -198,11 +214,11 @@ Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
   made.text.clear();
   for (std::int64_t row = 1; row <= plan.cut.rows; ++row) {
     for (std::int64_t column = 1; column <= plan.cut.columns; ++column) {
-      made.text += around_ + "<row_" + std::to_string(row) + "_col_" + std::to_string(column) + ">" + placeholder_;
+      made.text += around_ + "<row_" + std::to_string(row) + "_col_" + std::to_string(column) + ">" + image_text_;
     }
     made.text += '\n';
   }
-  made.text += (plan.cut.rows > 0 ? "\n" : "") + around_ + global_ + placeholder_ + around_;
+  made.text += (plan.cut.rows > 0 ? "\n" : "") + around_ + global_ + image_text_ + around_;
   return made;
 }
 
@@ -218,13 +234,13 @@ std::string ImageExpander::insert(std::string_view text, std::span<const Expande
 }
 
 Result<std::vector<std::int32_t>> ImageExpander::encode(std::string_view text, std::span<const ExpandedImage> images,
-                                                        const Tokenizer& tokenizer) const {
+                                                        const Tokenizer& tokenizer, bool begin) const {
   std::size_t places = 0, runs = 0;
   for (std::size_t at = text.find(placeholder_); at != text.npos; at = text.find(placeholder_, at + 1)) ++places;
   std::vector<std::int64_t> lengths;
   for (const ExpandedImage& image : images) lengths.insert(lengths.end(), image.runs.begin(), image.runs.end());
   std::vector<std::int32_t> tokens;
-  for (const std::int32_t token : tokenizer.encode_text(insert(text, images), true)) {
+  for (const std::int32_t token : tokenizer.encode_text(insert(text, images), begin)) {
     const bool image = token == image_token_;
     const auto count = !image ? 1 : runs < lengths.size() ? lengths[runs] : 0;
     runs += image ? 1 : 0;
@@ -237,7 +253,7 @@ Result<std::vector<std::int32_t>> ImageExpander::encode(std::string_view text, s
 }
 
 std::string ImageExpander::settings() const {
-  return "image token " + std::to_string(image_token_) + " " + placeholder_ + "\n" + around_ + "\n" + global_ + "\n" +
+  return "image token " + std::to_string(image_token_) + " " + image_text_ + "\n" + around_ + "\n" + global_ + "\n" +
          counting_.stated + "\n" + before_ + after_;
 }
 

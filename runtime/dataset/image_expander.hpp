@@ -7,6 +7,8 @@
 //   llava_onevision     <image>...
 //   internvl            <img><IMG_CONTEXT>...</img>
 //   qwen2_vl, qwen2_5_vl, qwen3_vl  <|image_pad|>..., between the tokens that the template writes
+//   gemma3              an empty line, the begin-of-image token, <image>..., the end-of-image token, an empty line
+//   paligemma           <image>...
 // with as many image tokens as the decoder receives rows.
 //
 // IE-1 (same tokens): if the i-th placeholder of a template's text is replaced by the i-th image's text, the text has
@@ -52,14 +54,16 @@ class ImageExpander {
 
   /// Returns a template's text with the images' texts instead of its first placeholders.
   [[nodiscard]] std::string insert(std::string_view text, std::span<const ExpandedImage> images) const;
-  /// Returns the tokens of insert(), with image_token() once for each row of the images. Errors (invalid_argument):
+  /// Returns the tokens of insert(), with image_token() once for each row of the images, and with `begin` after those
+  /// that begin a text, unless the text spells them. Errors (invalid_argument):
   /// another number of placeholders in the text than of images, a text that spells an image token.
   [[nodiscard]] Result<std::vector<std::int32_t>> encode(std::string_view text, std::span<const ExpandedImage> images,
-                                                         const Tokenizer& tokenizer) const;
+                                                         const Tokenizer& tokenizer, bool begin = true) const;
 
   /// Returns the token whose positions receive rows of images.
   [[nodiscard]] std::int32_t image_token() const { return image_token_; }
-  /// Returns the text that a chat template writes for an image: the image token as the tokenizer spells it.
+  /// Returns the text that a chat template writes for an image: the image token as the tokenizer spells it, or for
+  /// gemma3 the begin-of-image token.
   [[nodiscard]] const std::string& placeholder() const { return placeholder_; }
   /// Returns a text with all settings, for fingerprints.
   [[nodiscard]] std::string settings() const;
@@ -82,11 +86,12 @@ class ImageExpander {
   std::string file_;  // processor_config.json
   bool tagged_ = false;
   std::int32_t image_token_ = 0;
+  std::string image_text_;  // the image token as the tokenizer spells it
   std::string placeholder_;
   std::string around_;  // token around a tile; tagged
   std::string global_;  // token before the uncut image; tagged
-  std::string before_;  // token before an image
-  std::string after_;   // token after an image
+  std::string before_;  // text before an image
+  std::string after_;   // text after an image
   Counting counting_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "runtime/files/checksum.hpp"
 #include "runtime/images/encoder_grid.hpp"
+#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 
@@ -19,8 +20,10 @@ Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tok
   if (!settings) return settings.error();
   Result<ImageExpander> expander = ImageExpander::read(folder, tokenizer, *encoder);
   if (!expander) return expander.error();
+  const Result<DecoderConfig> decoder = read_hf_config(folder);
+  if (!decoder) return decoder.error();
   try {
-    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander)};
+    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander), decoder->image_mask};
   } catch (const JobError& problem) {
     return Error{problem.code(), problem.what()};
   }

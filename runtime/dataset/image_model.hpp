@@ -9,6 +9,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/image_expander.hpp"
 #include "runtime/images/image_processor.hpp"
+#include "runtime/model/decoder_config.hpp"
 
 namespace maestro {
 
@@ -16,6 +17,7 @@ namespace maestro {
 struct ImageModel {
   ImageProcessor processor;
   ImageExpander expander;
+  ImageMask mask = ImageMask::causal;  ///< mask of the decoder
   /// Returns 32 hexadecimal digits over everything that determines rows and tokens of images.
   [[nodiscard]] std::string fingerprint() const;
 };

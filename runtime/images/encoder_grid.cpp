@@ -57,7 +57,7 @@ Result<EncoderGrid> read_encoder_grid(const fs::path& folder) {
   const VisionPart& part = read->part;
   EncoderGrid grid;
   grid.patch = part.encoder.patch;
-  grid.merge = std::llround(std::sqrt(static_cast<double>(part.projector.join)));
+  grid.merge = std::llround(std::sqrt(static_cast<double>(part.projector.join * part.projector.pool)));
   grid.class_row = part.encoder.class_row;
   grid.keeps_class_row = part.encoder.class_row && part.projector.tile_rows == 0;
   if (part.most_tiles == 0) return grid;

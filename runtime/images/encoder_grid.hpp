@@ -8,9 +8,9 @@
 
 namespace maestro {
 
-/// Reads a folder's config.json: llava, llava_onevision, smolvlm, idefics3, internvl, qwen2_vl, qwen2_5_vl, qwen3_vl.
-/// Errors (invalid_argument, not_found) name the file and the key: a model of another type, as parse_vision_part,
-/// canvases that differ from those in the folder's image settings.
+/// Reads the config.json of a folder with a vision part (vision_part.hpp). Errors (invalid_argument, not_found) name
+/// the file and the key: a model of another type, as parse_vision_part, canvases that differ from those in the folder's
+/// image settings.
 [[nodiscard]] Result<EncoderGrid> read_encoder_grid(const std::filesystem::path& folder);
 
 /// Reads the id of the token that stands for a row of an image in a text: image_token_id or image_token_index of

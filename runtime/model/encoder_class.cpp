@@ -22,14 +22,16 @@ constexpr GeluName gelu_names[] = {{"gelu_pytorch_tanh", GeluKind::tanh},
 
 /// Keys that do not change an encoder's features: pooling, image settings, keys of other models.
 bool has_no_effect(std::string_view key) {
-  constexpr std::array<std::string_view, 11> names{"dropout",
+  constexpr std::array<std::string_view, 13> names{"dropout",
                                                    "encoder_no_repeat_ngram_size",
                                                    "hidden_dropout_prob",
                                                    "initializer_factor",
                                                    "logit_scale_init_value",
                                                    "max_image_size",
                                                    "model_type",
+                                                   "num_image_tokens",
                                                    "projection_dim",
+                                                   "projector_hidden_act",
                                                    "size",
                                                    "vision_use_head",
                                                    "vocab_size"};

@@ -100,7 +100,10 @@ ProjectorConfig projector_of(const HfKeys& keys) {
   config.norm = read_name<FeatureNorm>(keys, "norm", norm_names);
   config.rms_norm = keys.flag("rms_norm", false);
   config.norm_epsilon = keys.positive("norm_epsilon", config.norm_epsilon);
+  if (keys.find("norm_offset")) config.norm_offset = keys.positive("norm_offset", 0);
   config.taps = keys.size("taps", 0, 0, most_taps);
+  config.pool = keys.size("pool", 1, 1, 1 << 16);
+  config.transposed = keys.flag("transposed", false);
   keys.refuse_unknown([](std::string_view key) {
     return ignored_hf_key(key) || key == "vision_config" || key == "text_config" || key == "tie_word_embeddings";
   });
@@ -234,8 +237,11 @@ std::string hf_projector_config_text(const ProjectorConfig& config) {
     out["norm"] = norm_names[static_cast<std::size_t>(config.norm)];
     out["rms_norm"] = config.rms_norm;
     out["norm_epsilon"] = config.norm_epsilon;
+    if (config.norm_offset != 0) out["norm_offset"] = config.norm_offset;
   }
   if (config.taps != usual.taps) out["taps"] = config.taps;
+  if (config.pool != usual.pool) out["pool"] = config.pool;
+  if (config.transposed) out["transposed"] = true;
   out["vision_config"] = {{"hidden_size", config.vision_width}};
   out["text_config"] = {{"hidden_size", config.width}};
   return out.dump(2) + "\n";

@@ -10,8 +10,8 @@
 //   whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps, head_norms, qkv_bias,
 //   branch_scale. Positions are also read from siglip_vision_model, as earlier versions wrote it.
 // maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline, hidden,
-//   norm, rms_norm, norm_epsilon, taps. Earlier versions wrote it as a llava with a vision_config that lacks
-//   model_type.
+//   norm, rms_norm, norm_epsilon, norm_offset, taps, pool, transposed. Earlier versions wrote it as a llava with a
+//   vision_config that lacks model_type.
 // Both parts are also read from the config.json of a vision-language model (vision_part.hpp).
 #pragma once
 
@@ -100,7 +100,10 @@ struct ProjectorConfig {
   FeatureNorm norm = FeatureNorm::none;  ///< norm before the products
   bool rms_norm = false;                 ///< it is an RMS norm; false: a layer norm
   double norm_epsilon = 1e-6;
-  std::int64_t taps = 0;  ///< projectors with a norm after_join of their own, for the features after some layers
+  double norm_offset = 0;   ///< addend to the weights of an RMS norm
+  std::int64_t taps = 0;    ///< projectors with a norm after_join of their own, for the features after some layers
+  std::int64_t pool = 1;    ///< consecutive features whose mean is one feature: patches of a block
+  bool transposed = false;  ///< a single product's matrix is stored as (vision_width, width)
 
   bool operator==(const ProjectorConfig&) const = default;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 #include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_keys.hpp"
@@ -18,9 +19,11 @@ constexpr EncoderClass encoder_classes[] = {clip_class, siglip_class};
 
 /// The projector between encoder and language model, with the keys that describe it.
 enum class Connector : std::uint8_t {
-  mlp,     ///< LLaVA's
+  mlp,     ///< LLaVA's: linear, GELU, linear
   joined,  ///< SmolVLM's product of joined rows
-  normed   ///< InternVL's: a norm of joined rows, and LLaVA's
+  normed,  ///< InternVL's: a norm of joined rows, and LLaVA's
+  pooled,  ///< Gemma 3's: the mean of the patches of a block, norm, linear
+  linear   ///< PaliGemma's
 };
 
 /// A vision-language model of transformers.
@@ -69,6 +72,18 @@ constexpr Family families[] = {{.type = "llava",
                                 .image_token_id = 151646,
                                 .encoder = siglip_class,
                                 .absent = with_sizes(siglip_class, 26, 1152, 4304, 384)},
+                               {.type = "gemma3",
+                                .connector = Connector::pooled,
+                                .image_token = "image_token_index",
+                                .image_token_id = 262144,
+                                .encoder = siglip_class,
+                                .absent = siglip_class},
+                               {.type = "paligemma",
+                                .connector = Connector::linear,
+                                .image_token = "image_token_index",
+                                .image_token_id = 256000,
+                                .encoder = siglip_class,
+                                .absent = with_sizes(siglip_class, 27, 1152, 4096, 224)},
                                {.type = "smolvlm",
                                 .connector = Connector::joined,
                                 .one_class = true,
@@ -189,6 +204,32 @@ void read_normed(const HfKeys& root, VisionPart& part) {
   }
 }
 
+void read_pooled(const HfKeys& root, VisionPart& part) {
+  const std::int64_t tokens = root.size("mm_tokens_per_image", 256);
+  const std::int64_t side = std::llround(std::sqrt(static_cast<double>(tokens)));
+  const std::int64_t patches = part.encoder.columns;
+  if (side * side != tokens || patches % side != 0) {
+    root.fail("mm_tokens_per_image", std::to_string(tokens) + " is not the square of a divisor of the " +
+                                         std::to_string(patches) + " patches along an image's side");
+  }
+  ProjectorConfig& projector = part.projector;
+  projector.pool = (patches / side) * (patches / side);
+  projector.norm = FeatureNorm::before_join;
+  projector.rms_norm = true;
+  projector.norm_offset = 1;
+  projector.norm_epsilon = part.encoder.norm_epsilon;
+  projector.transposed = true;
+  projector.products = 1;
+  projector.biases = false;
+}
+
+void read_linear(const HfKeys& root, VisionPart& part) {
+  if (root.size("projection_dim", 2048) != part.projector.width) {
+    root.fail("projection_dim", "differs from the language model's width, " + std::to_string(part.projector.width));
+  }
+  part.projector.products = 1;
+}
+
 std::vector<ImageCanvas> canvases_of(const HfKeys& root) {
   const JsonValue pairs = root.find("image_grid_pinpoints");
   std::vector<ImageCanvas> canvases;
@@ -228,10 +269,14 @@ void refuse_unknown_root(const HfKeys& root, const Family& family) {
                                                      "initializer_range"};
     constexpr std::array<std::string_view, 4> of_joined{"image_seq_len", "perceiver_config", "image_processor",
                                                         "hidden_size"};
+    constexpr std::array<std::string_view, 2> of_pooled{"boi_token_index", "eoi_token_index"};  // the tokenizer's count
+    const auto is_in = [&](const auto& names) { return std::ranges::find(names, key) != names.end(); };
     const bool repeated = text.has(key) && text.find(key).json() == root.find(key).json();
     const bool of_text = family.native != nullptr && !text.json().is_object();  // its keys stand at the root
-    return repeated || of_text || ignored_hf_key(key) || std::ranges::find(always, key) != always.end() ||
-           (family.connector == Connector::joined && std::ranges::find(of_joined, key) != of_joined.end());
+    return repeated || of_text || ignored_hf_key(key) || is_in(always) ||
+           (family.connector == Connector::joined && is_in(of_joined)) ||
+           (family.connector == Connector::pooled && is_in(of_pooled)) ||
+           (family.connector == Connector::linear && key == "hidden_size");
   };
   root.refuse_unknown(without_effect);
 }
@@ -255,8 +300,24 @@ VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
   part.encoder = encoder_of(root, family);
   part.projector.vision_width = part.encoder.width;
   part.projector.width = text_width;
-  family.connector == Connector::joined ? read_joined(root, part) : read_llava(root, family, part);
-  if (family.connector == Connector::normed) read_normed(root, part);
+  switch (family.connector) {
+    case Connector::mlp:
+      read_llava(root, family, part);
+      break;
+    case Connector::normed:
+      read_llava(root, family, part);
+      read_normed(root, part);
+      break;
+    case Connector::joined:
+      read_joined(root, part);
+      break;
+    case Connector::pooled:
+      read_pooled(root, part);
+      break;
+    case Connector::linear:
+      read_linear(root, part);
+      break;
+  }
   if (family.fits) read_fitting(root, part);
   refuse_unknown_root(root, family);
   return part;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vision encoder and the projector in the config.json of a vision-language model: llava, llava_onevision, smolvlm,
-// idefics3, qwen2_vl, qwen2_5_vl, qwen3_vl, internvl (transformers' LlavaConfig, LlavaOnevisionConfig, SmolVLMConfig,
-// Idefics3Config, Qwen2VLConfig, Qwen2_5_VLConfig, Qwen3VLConfig, InternVLConfig).
+// idefics3, gemma3, paligemma, qwen2_vl, qwen2_5_vl, qwen3_vl, internvl (transformers' LlavaConfig,
+// LlavaOnevisionConfig, SmolVLMConfig, Idefics3Config, Gemma3Config, PaliGemmaConfig, Qwen2VLConfig, Qwen2_5_VLConfig,
+// Qwen3VLConfig, InternVLConfig).
 //
 // VP-1 (nothing passed over): every key at the root and in vision_config is used, known to be without effect, or
 //       refused by its name.

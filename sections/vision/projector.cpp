@@ -31,6 +31,13 @@ std::int64_t width_of(const JobTable& table, const JobTable& root, const char* k
                       ", or " + link + " = \"NAME\" to that section");
 }
 
+/// Returns the means of each `rows` consecutive rows of x (N rows, C): (N, C) of x's dtype.
+Var pooled(Tape& tape, const Var& x, std::int64_t rows) {
+  std::vector<std::int32_t> offsets;
+  for (std::int64_t row = 0; row <= x.value().rows(); row += rows) offsets.push_back(static_cast<std::int32_t>(row));
+  return converted(tape, mean_by_sample(tape, x, {.offsets = offsets}), x.value().dtype());
+}
+
 std::int64_t vision_width(const JobTable& table) {
   return read_vision_shape(table).width;
 }
@@ -73,6 +80,7 @@ Projector::Projector(const SectionContext& context, const Options& options)
     throw JobError(context.name + ".context = " + std::to_string(layout.context) + ": a projector that " +
                    (config_.newline    ? "mixes rows"
                     : config_.join > 1 ? "joins rows"
+                    : config_.pool > 1 ? "averages rows"
                                        : "drops class rows") +
                    " needs all rows of an image; set context = 1");
   }
@@ -86,8 +94,11 @@ void Projector::build() {
   const ParameterInit init(context_.seed, context_.name);
   ParameterBuilder add(parameters_, init, state_);
   if (single()) {
-    main_.first = add.product("connector.modality_projection.proj", Shape{config_.width, joined_columns()},
-                              config_.init_std, config_.biases, {});
+    const std::string name = "connector.modality_projection.proj";
+    const Shape shape{config_.width, joined_columns()};
+    main_.norm = norm(add, "connector.", config_.norm);
+    main_.first.weight = &add.stored(add.matrix(name + ".weight", shape, config_.init_std), config_.transposed);
+    if (config_.biases) main_.first.bias = &add.stored(add.vector(name + ".bias", config_.width, 0.0F));
     return;
   }
   main_ = branch(add, "multi_modal_projector.", config_.norm);
@@ -97,13 +108,18 @@ void Projector::build() {
   if (config_.newline) newline_ = &add.vectors({newline_name}, config_.width, config_.init_std);
 }
 
+Affine Projector::norm(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const {
+  if (norm == FeatureNorm::none) return {};
+  const std::int64_t size = norm == FeatureNorm::before_join ? config_.vision_width : joined_columns();
+  if (!config_.rms_norm) return add.layer_norm(prefix + "norm", size);
+  const float value = 1.0F - static_cast<float>(config_.norm_offset);
+  return {&add.stored(add.vector(prefix + "norm.weight", size, value))};
+}
+
 Projector::Branch Projector::branch(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const {
   const TensorCut cut(context_.parallel);
   Branch made;
-  if (norm != FeatureNorm::none) {
-    const std::int64_t size = norm == FeatureNorm::before_join ? config_.vision_width : joined_columns();
-    made.norm = config_.rms_norm ? add.rms_norm(prefix + "norm", size) : add.layer_norm(prefix + "norm", size);
-  }
+  made.norm = this->norm(add, prefix, norm);
   made.first = add.product(prefix + "linear_1", Shape{hidden(), joined_columns()}, config_.init_std, config_.biases,
                            cut.rows(hidden()));
   made.second = add.product(prefix + "linear_2", Shape{config_.width, hidden()}, config_.init_std, config_.biases,
@@ -143,12 +159,12 @@ std::vector<std::int32_t> Projector::used_rows(const Inputs& inputs) const {
     }
     const bool whole = config_.tile_rows == 0 || rows[sample] % config_.tile_rows == 0;
     const auto kept = static_cast<std::int64_t>(used.size() - before);
-    if (whole && kept == expected[sample] * config_.join) continue;
+    if (whole && kept == expected[sample] * config_.join * config_.pool) continue;
     throw JobError(context_.name + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
                    std::to_string(rows[sample]) + " rows of features for " + std::to_string(expected[sample]) +
                    " rows of the decoder" +
                    (config_.tile_rows > 0 ? ", but a tile has " + std::to_string(config_.tile_rows) + " rows" : "") +
-                   (config_.join > 1 ? ", but " + std::to_string(config_.join) + " features make one row" : "") +
+                   (block() > 1 ? ", but " + std::to_string(block()) + " features make one row" : "") +
                    "; image settings and model disagree");
   }
   return used;
@@ -158,25 +174,29 @@ Var Projector::joined(Tape& tape, const Var& features, const Inputs& inputs) con
   const ParallelContext& parallel = context_.parallel;
   std::vector<std::int32_t> used = used_rows(inputs);
   if (single() && parallel.tensor_group != nullptr) {
-    const RowRange own = rank_part(static_cast<std::int64_t>(used.size()) / config_.join, *parallel.tensor_group);
-    const auto first = used.begin() + own.first * config_.join;
-    used = {first, first + own.count * config_.join};
+    const RowRange own = rank_part(static_cast<std::int64_t>(used.size()) / block(), *parallel.tensor_group);
+    const auto first = used.begin() + own.first * block();
+    used = {first, first + own.count * block()};
   }
   const bool all = static_cast<std::int64_t>(used.size()) == features.value().rows();
-  const Var x = all ? features : index_select(tape, features, tape.indices(used));
+  Var x = all ? features : index_select(tape, features, tape.indices(used));
+  if (config_.pool > 1) {
+    x = pooled(tape, x, config_.pool);
+    if (config_.norm == FeatureNorm::before_join) x = normed(tape, x, main_.norm);
+  }
   if (config_.join == 1) return x;
   return reshaped(tape, x, Shape{x.value().rows() / config_.join, joined_columns()});
 }
 
 Var Projector::normed(Tape& tape, const Var& x, const Affine& norm) const {
-  if (norm.bias == nullptr) return rms_norm(tape, x, *norm.weight, config_.norm_epsilon);
+  if (norm.bias == nullptr) return rms_norm(tape, x, *norm.weight, config_.norm_epsilon, config_.norm_offset);
   return layer_norm(tape, x, *norm.weight, *norm.bias, config_.norm_epsilon);
 }
 
 Var Projector::taken(Tape& tape, const Inputs& inputs, const std::string& port, const Branch& branch,
                      FeatureNorm norm) const {
   Var x = converted(tape, inputs[port], tape.compute());
-  if (norm == FeatureNorm::before_join) x = normed(tape, x, branch.norm);
+  if (norm == FeatureNorm::before_join && config_.pool == 1) x = normed(tape, x, branch.norm);
   if (changes_rows() || !single()) x = gathered(tape, x, context_.parallel, inputs.layout(Axis::patches));
   if (changes_rows() && !config_.newline) x = joined(tape, x, inputs);
   return norm == FeatureNorm::after_join ? normed(tape, x, branch.norm) : x;
@@ -225,9 +245,9 @@ Cost Projector::cost(const SampleShape& sample) const {
   Cost cost{branches * 2.0 * rows * middle * (columns + (single() ? 0 : width)), 0};
   cost.working = rows * 2.0 * std::max(width, middle) * element;
   if (context_.trained || context_.passes_gradient) {
-    // The result; before and after GELU; the features normed, without class rows, and side by side.
-    const int copies =
-        (config_.norm != FeatureNorm::none ? 1 : 0) + (config_.tile_rows > 0 ? 1 : 0) + (config_.join > 1 ? 1 : 0);
+    // The result; before and after GELU; the features normed, without class rows, as means, and side by side.
+    const int copies = (config_.norm != FeatureNorm::none ? 1 : 0) + (config_.tile_rows > 0 ? 1 : 0) +
+                       (config_.pool > 1 ? 1 : 0) + (config_.join > 1 ? 1 : 0);
     const double kept = width + (single() ? 0.0 : 2.0) * middle + copies * columns;
     cost.bytes = branches * rows * kept * element;
     // The terms of a mix, about one a row, and their sums.

@@ -10,13 +10,14 @@
 //         visual_1, visual_2, ...  the same for the features of each tap, by separate products
 //
 // PN-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
-//       class row, is dropped. Then each `join` consecutive rows are one row, side by side. A sample with other numbers
+//       class row, is dropped. Then the mean of each `pool` consecutive rows is one row, with norm before_join a norm
+//       is applied to each row, and each `join` consecutive rows are one row, side by side. A sample with other numbers
 //       of rows is refused by its number. With newline, the rows of features, once projected, are mixed into the
 //       decoder's rows.
 // PN-2 (ranks): each rank has separate rows of both ports. The tensor group gathers the features of its context part.
 //       Of two products the first is cut by its weight's rows, the second by its weight's columns, and the sum is
-//       scattered by rows; a single product is replicated, and each rank computes its own rows. With join, tile_rows
-//       or newline the numbers of rows differ, and a context degree above 1 is refused.
+//       scattered by rows; norm and a single product are replicated, and each rank computes its own rows. With join,
+//       pool, tile_rows or newline the numbers of rows differ, and a context degree above 1 is refused.
 #pragma once
 
 #include <optional>
@@ -70,9 +71,15 @@ class Projector final : public Section {
   [[nodiscard]] bool single() const { return config_.products == 1; }
   [[nodiscard]] std::int64_t hidden() const { return config_.hidden > 0 ? config_.hidden : config_.width; }
   /// Returns whether the ports differ in their numbers of rows.
-  [[nodiscard]] bool changes_rows() const { return config_.join > 1 || config_.tile_rows > 0 || config_.newline; }
+  [[nodiscard]] bool changes_rows() const {
+    return config_.join > 1 || config_.pool > 1 || config_.tile_rows > 0 || config_.newline;
+  }
+  /// Returns the number of features that become one row.
+  [[nodiscard]] std::int64_t block() const { return config_.join * config_.pool; }
   [[nodiscard]] std::int64_t joined_columns() const { return config_.join * config_.vision_width; }
   void build();
+  /// Adds the norm's parameters, if there is one, with names that begin with `prefix`.
+  [[nodiscard]] Affine norm(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const;
   /// Adds the parameters of two products, with names that begin with `prefix`.
   [[nodiscard]] Branch branch(ParameterBuilder& add, const std::string& prefix, FeatureNorm norm) const;
   [[nodiscard]] Var normed(Tape& tape, const Var& x, const Affine& norm) const;

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RECORDED = HERE / "references/image_text"  # by record_image_answers.py
 FOLDERS = HERE.parent / "dataset/references/images"
 ROWS = HERE.parent / "dataset/references/image_rows"
-FAMILIES = ("smolvlm", "llava", "llava_onevision", "internvl", "qwen2_5_vl")
+FAMILIES = ("smolvlm", "llava", "llava_onevision", "internvl", "gemma3", "paligemma", "qwen2_5_vl")
 VISION = ("vision_tower.", "model.vision_model.", "model.vision_tower.", "visual.blocks.", "visual.patch_embed.")
 SMALL = ("--set", "train.global_batch=4", "--set", "train.validation_samples=0", "--set", "train.schedule_steps=3")
 

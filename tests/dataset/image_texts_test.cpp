@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,16 +24,18 @@ json read(const fs::path& file) {
   return json::parse(in);
 }
 
-/// Returns a document's hash as in record_references.py.
-std::string hash_of(const Document& document) {
+/// Returns the hash of documents as in record_references.py.
+std::string hash_of(const std::vector<Document>& documents) {
   std::uint64_t value = 0xcbf29ce484222325u;
   const auto add = [&](std::uint64_t number) { value = (value ^ number) * 0x100000001b3u; };
-  for (std::size_t at = 0; at < document.tokens.size(); ++at) {
-    add(static_cast<std::uint64_t>(document.tokens[at] & 255));
-    add(static_cast<std::uint64_t>(document.tokens[at] >> 8));
-    add(document.learned[at]);
+  for (const Document& document : documents) {
+    for (std::size_t at = 0; at < document.tokens.size(); ++at) {
+      add(static_cast<std::uint64_t>(document.tokens[at] & 255));
+      add(static_cast<std::uint64_t>(document.tokens[at] >> 8));
+      add(document.learned[at]);
+    }
+    add(256);
   }
-  add(256);
   char text[17];
   (void)std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
   return text;
@@ -100,7 +103,7 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   const json& conversations = texts["conversations"];
   ASSERT_EQ(conversations.size(), 60U);
   for (const std::string name : {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked",
-                                 "llava_onevision marked", "internvl", "qwen2_5_vl"}) {
+                                 "llava_onevision marked", "internvl", "gemma3", "qwen2_5_vl"}) {
     const std::string model = name.substr(0, name.find(' '));
     PrepareOptions options = options_of(references / model);
     if (model != name) options.chat_template = (references / model / "marked.jinja").string();
@@ -112,10 +115,52 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
       ASSERT_TRUE(documents) << documents.error().message;
       ASSERT_EQ(documents->size(), 1U);
       EXPECT_EQ(documents->front().images, sizes.size());
-      ASSERT_EQ(hash_of(documents->front()), texts[name][at].get<std::string>())
+      ASSERT_EQ(hash_of(*documents), texts[name][at].get<std::string>())
           << name << ", conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
     }
   }
+}
+
+/// PF-1 and PF-2.
+TEST(ImageTexts, prefixes_and_suffixes_equal_those_of_the_processor) {
+  const json texts = read(references / "texts.json");
+  const DocumentEncoder encoder(options_of(references / "paligemma"));
+  EXPECT_TRUE(encoder.takes_conversations(false));
+  std::size_t compared = 0;
+  for (std::size_t at = 0; at < texts["conversations"].size(); ++at) {
+    const json& conversation = texts["conversations"][at];
+    std::vector<ImageSize> sizes;
+    for (const json& size : conversation[1]) sizes.push_back({size[0], size[1]});
+    const Record record = record_of(conversation[0]);
+    const auto documents = encode(encoder, record, sizes);
+    if (texts["paligemma"][at] == "refused") {
+      EXPECT_THAT(documents.error().message, ::testing::HasSubstr("messages[0] has the role \"system\""));
+      continue;
+    }
+    ++compared;
+    ASSERT_TRUE(documents) << documents.error().message;
+    ASSERT_EQ(documents->size(), record.messages.size() / 2);
+    EXPECT_EQ(documents->back().images, sizes.size());
+    ASSERT_EQ(hash_of(*documents), texts["paligemma"][at].get<std::string>())
+        << "conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
+  }
+  EXPECT_GT(compared, 30U);
+}
+
+TEST(ImageTexts, questions_without_an_answer_or_that_spell_the_image_token_have_no_suffix) {
+  const DocumentEncoder encoder(options_of(references / "paligemma"));
+  const auto error = [&](std::vector<ChatMessage> messages) {
+    Record record;
+    record.messages = std::move(messages);
+    const auto documents = encode(encoder, record, {});
+    return documents ? "accepted" : documents.error().message;
+  };
+  EXPECT_EQ(error({{"user", "What?"}, {"assistant", "A cat."}}), "accepted");
+  EXPECT_EQ(error({{"user", "What?"}, {"assistant", "A cat."}, {"user", "Sure?"}}),
+            "messages[2] is a question without an answer");
+  EXPECT_EQ(error({{"user", "What?"}, {"assistant", ""}}), "messages[1] is an empty answer");
+  EXPECT_EQ(error({{"user", "<image>?"}, {"assistant", "A cat."}}),
+            "messages[0]: the template's text has 1 places <image> for 0 images; a text that spells it is not a place");
 }
 
 /// Returns the error of a conversation about an image of 60 x 40 pixels, without the names of folders.
@@ -157,6 +202,7 @@ TEST(ImageTexts, other_numbers_of_tokens_than_of_rows_are_refused) {
   EXPECT_EQ(with("internvl", "image_seq_length", 5),
             "processor_config.json: processor and model disagree: an image of 60 x 40 pixels brings 28 rows, but its "
             "text has 35 places; image_seq_length is 5, and the model makes 4 rows of a tile of 28 x 28 pixels");
+  EXPECT_TRUE(with("gemma3", "image_seq_length", nullptr).find("image_seq_length is 256") != std::string::npos);
   EXPECT_TRUE(with("llava_onevision", "num_image_tokens", 9).find("num_image_tokens is 9") != std::string::npos);
 }
 
@@ -178,6 +224,10 @@ TEST(ImageTexts, keys_that_change_texts_are_refused_by_name) {
             "tokenizer_config.json: context_image_token: <img> differs from t");
   EXPECT_EQ(with("internvl", "tokenizer_config.json", "end_image_token", nullptr),
             "tokenizer_config.json: end_image_token: is missing, also in extra_special_tokens");
+  EXPECT_EQ(with("gemma3", "tokenizer_config.json", "boi_token", nullptr),
+            "tokenizer_config.json: boi_token: is missing, also in extra_special_tokens");
+  EXPECT_EQ(with("gemma3", "tokenizer_config.json", "eoi_token", "two words"),
+            "tokenizer_config.json: eoi_token: two words is not encoded as a single token by the tokenizer");
   EXPECT_EQ(with("llava", "config.json", "image_token_index", 9999),
             "config.json: image token 9999 is not one of the tokenizer's tokens, 801");
 }

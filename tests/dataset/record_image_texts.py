@@ -3,6 +3,7 @@
 """Records the tokens that transformers' processors make from conversations about images, for image_texts_test.cpp.
 
 Needs `transformers`, `tokenizers` and `Pillow` from PyPI; run from anywhere: tests/dataset/record_image_texts.py
+[MODEL...]; with names it records only these models.
 Writes, for each model in MODELS, references/images/MODEL: config.json, processor_config.json, tokenizer.json,
 tokenizer_config.json and chat_template.jinja as transformers saves them, and references/images/texts.json: the
 conversations with their images' sizes, and for each model and conversation a hash of the document's ids and targets.
@@ -14,20 +15,24 @@ but Idefics3Processor, which writes the same texts, records them: the former nee
 import json
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import transformers
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer
-from transformers import (CLIPVisionConfig, Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig,
-                          LlavaConfig,
-                          LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PreTrainedTokenizerFast,
-                          Qwen2_5_VLConfig, Qwen2_5_VLProcessor, Qwen2Config,
-                          SiglipVisionConfig, SmolVLMConfig)
+from transformers import (CLIPVisionConfig, Gemma3Config, Gemma3Processor, Gemma3TextConfig, GemmaConfig,
+                          Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig, LlavaConfig,
+                          LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PaliGemmaConfig,
+                          PaliGemmaProcessor, PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLProcessor,
+                          Qwen2Config, SiglipVisionConfig, SmolVLMConfig)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+from transformers.models.paligemma import processing_paligemma
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -53,6 +58,48 @@ LLAVA = ("{% for message in messages %}{% if message['role'] != 'system' %}{{ me
 ONEVISION = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
              + IMAGES_FIRST.replace("%s", "{{ '<image>' }}", 1).replace("%s", "{{ content['text'] }}")
              + "{{'<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+# Gemma 3's.
+GEMMA3 = """{{ bos_token }}
+{%- if messages[0]['role'] == 'system' -%}
+    {%- if messages[0]['content'] is string -%}
+        {%- set first_user_prefix = messages[0]['content'] + '\n\n' -%}
+    {%- else -%}
+        {%- set first_user_prefix = messages[0]['content'][0]['text'] + '\n\n' -%}
+    {%- endif -%}
+    {%- set loop_messages = messages[1:] -%}
+{%- else -%}
+    {%- set first_user_prefix = "" -%}
+    {%- set loop_messages = messages -%}
+{%- endif -%}
+{%- for message in loop_messages -%}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
+        {{ raise_exception("Conversation roles must alternate user/assistant/user/assistant/...") }}
+    {%- endif -%}
+    {%- if (message['role'] == 'assistant') -%}
+        {%- set role = "model" -%}
+    {%- else -%}
+        {%- set role = message['role'] -%}
+    {%- endif -%}
+    {{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else "") }}
+    {%- if message['content'] is string -%}
+        {{ message['content'] | trim }}
+    {%- elif message['content'] is iterable -%}
+        {%- for item in message['content'] -%}
+            {%- if item['type'] == 'image' -%}
+                {{ '<start_of_image>' }}
+            {%- elif item['type'] == 'text' -%}
+                {{ item['text'] | trim }}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- else -%}
+        {{ raise_exception("Invalid content type") }}
+    {%- endif -%}
+    {{ '<end_of_turn>\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{'<start_of_turn>model\n'}}
+{%- endif -%}
+"""
 
 INTERNVL = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}{% for content in message['content'] %}"
             "{% if content['type'] == 'image' %}{{ '<IMG_CONTEXT>\n' }}{% else %}{{ content['text'] }}{% endif %}"
@@ -162,9 +209,38 @@ def qwen(kind, config, section, **vision):
         **{f"{name}_token_id": tokenizer.convert_tokens_to_ids(token) for name, token in names.items()})
 
 
+def gemma3():
+    named = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = tokenizer_of("gemma", [*named.values(), "<start_of_turn>", "<end_of_turn>"], "<s>", "</s>",
+                             extra_special_tokens=named)
+    ends = [tokenizer.convert_tokens_to_ids(token) for token in ("</s>", "<end_of_turn>")]
+    images = Gemma3ImageProcessorPil(size={"height": 28, "width": 28})
+    processor = Gemma3Processor(images, tokenizer, image_seq_length=4, chat_template=GEMMA3)
+    vision = SiglipVisionConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                image_size=28, patch_size=7, vision_use_head=False)
+    words = Gemma3TextConfig(hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                             num_key_value_heads=1, head_dim=16, sliding_window=6, vocab_size=len(tokenizer),
+                             layer_types=["sliding_attention", "full_attention"], max_position_embeddings=4096)
+    ids = {f"{name}_index": tokenizer.convert_tokens_to_ids(token) for name, token in named.items()}
+    return processor, Gemma3Config(vision_config=vision, text_config=words, mm_tokens_per_image=4, eos_token_id=ends, **ids)
+
+
+def paligemma():
+    processing_paligemma.EXTRA_TOKENS = []  # places and masks, more than a thousand
+    tokenizer = tokenizer_of("gemma", ["<image>"], "<bos>", "<eos>", extra_special_tokens={"image_token": "<image>"})
+    images = SiglipImageProcessorPil(size={"height": 28, "width": 28}, image_seq_length=16)
+    processor = PaliGemmaProcessor(images, tokenizer)
+    vision = SiglipVisionConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                image_size=28, patch_size=7, vision_use_head=False)
+    words = GemmaConfig(hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                        num_key_value_heads=1, head_dim=16, vocab_size=len(tokenizer), max_position_embeddings=4096)
+    return processor, PaliGemmaConfig(vision_config=vision, text_config=words, projection_dim=32,
+                                      image_token_index=tokenizer.convert_tokens_to_ids("<image>"))
+
+
 MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
           "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision,
-          "internvl": internvl,
+          "internvl": internvl, "gemma3": gemma3, "paligemma": paligemma,
           "qwen2_5_vl": lambda: qwen(Qwen2_5_VLProcessor, Qwen2_5_VLConfig, {"mrope_section": [2, 3, 3]}, window_size=16,
                                      fullatt_block_indexes=[1])}
 
@@ -232,6 +308,26 @@ def document(processor, messages, sizes):
     return ids, learned
 
 
+def pairs(processor, messages, sizes):
+    """Returns the ids and the suffix's mask of each question with its answer, after all images up to it."""
+    if messages[0]["role"] == "system":
+        return None
+    made, shown = [], 0
+    for question, answer in zip(messages[::2], messages[1::2]):
+        shown += sum(part["type"] == "image" for part in question["content"])
+        prompt = "\n".join(part["text"] for part in question["content"] if part["type"] == "text").strip()
+        suffix = answer["content"][0]["text"]
+        if shown == 0:  # the processor needs an image
+            before, after = (processor.tokenizer(each, add_special_tokens=False)["input_ids"]
+                             for each in ("<bos>" + prompt + "\n", suffix + "<eos>"))
+            made.append((before + after, [0] * len(before) + [1] * len(after)))
+            continue
+        batch = processor(images=[[Image.new("RGB", tuple(size)) for size in sizes[:shown]]],
+                          text=["<image>" * shown + prompt], suffix=[suffix])
+        made.append(tuple([int(value) for value in batch[key][0]] for key in ("input_ids", "token_type_ids")))
+    return made
+
+
 def marked(processor, template, messages, sizes):
     """Returns the ids and transformers' mask of a template with {% generation %}, and learns the end after an answer."""
     filled = (Image.new("RGB", tuple(size)) for size in sizes)
@@ -249,7 +345,13 @@ def main():
     source = random.Random(14)
     conversations = [conversation(source) for _ in range(CONVERSATIONS)]
     lines = [f'"conversations": [\n' + ",\n".join(json.dumps(each, ensure_ascii=False) for each in conversations) + "]"]
+    wanted = sys.argv[1:] or list(MODELS)
+    before = json.loads((REFERENCES / "texts.json").read_text()) if sys.argv[1:] else {}
+    lines += [f'"{key}": ' + json.dumps(hashes) for key, hashes in before.items()
+              if key != "conversations" and key.split()[0] not in wanted]
     for name, make in MODELS.items():
+        if name not in wanted:
+            continue
         processor, config = make()
         folder = REFERENCES / name
         shutil.rmtree(folder, ignore_errors=True)
@@ -263,6 +365,11 @@ def main():
             keys["processor_class"] = "SmolVLMProcessor"
             keys["image_processor"]["image_processor_type"] = "SmolVLMImageProcessor"
             (folder / "processor_config.json").write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n")
+        if name == "paligemma":
+            made = [pairs(processor, *each) for each in conversations]
+            lines.append(f'"{name}": ' + json.dumps(["refused" if each is None else hash_of(each) for each in made]))
+            print(name, len(tokens["added_tokens"]), [[len(pair[0]) for pair in each] for each in made if each][:9])
+            continue
         made = [document(processor, *each) for each in conversations]
         lines.append(f'"{name}": ' + json.dumps(["refused" if each is None else hash_of([each]) for each in made]))
         if name in MARKED:

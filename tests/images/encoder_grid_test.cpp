@@ -42,6 +42,13 @@ TEST_F(EncoderGridOf, a_smolvlm_joins_blocks) {
   EXPECT_EQ(read_image_token(folder_.path()).value_or_throw(), 7);
 }
 
+TEST_F(EncoderGridOf, a_gemma3_averages_blocks) {
+  write("config.json", R"({"model_type": "gemma3", "text_config": {}, "mm_tokens_per_image": 256,
+    "vision_config": {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}})");
+  EXPECT_EQ(grid().merge, 4);
+  EXPECT_EQ(read_image_token(folder_.path()).value_or_throw(), 262144);
+}
+
 TEST_F(EncoderGridOf, a_onevision_fits_images_into_the_canvases_of_its_image_settings) {
   write("config.json", R"({"model_type": "llava_onevision", "text_config": {}, "vision_aspect_ratio": "anyres_max_4",
     "image_grid_pinpoints": [[384, 768], [768, 384]]})");

@@ -136,7 +136,7 @@ TEST(HfVisionConfig, variants_that_would_be_computed_wrongly_are_refused) {
   EXPECT_THAT(changed(R"("hidden_size": "wide")"), HasSubstr("hidden_size: expected a whole number"));
   EXPECT_THAT(vision_refusal(R"({"model_type": "clip"})"),
               HasSubstr("model_type = \"clip\" is not supported; these are: siglip_vision_model, siglip, "
-                        "maestro_vision, llava, llava_onevision, smolvlm, idefics3"));
+                        "maestro_vision, llava, llava_onevision, gemma3, paligemma, smolvlm, idefics3"));
   EXPECT_THAT(vision_refusal(R"({"model_type": "siglip", "vision_config": 3})"),
               HasSubstr("vision_config: expected an object, got 3"));
   EXPECT_THAT(vision_refusal("[]"), HasSubstr("expected an object, got []"));

@@ -84,6 +84,25 @@ constexpr std::string_view internvl = R"({
     "projection_dropout": 0.0, "use_absolute_position_embeddings": true, "use_mask_token": false,
     "use_mean_pooling": true, "use_qk_norm": false}, "vision_feature_layer": -1,
   "vision_feature_select_strategy": "default"})";
+// As published for google/gemma-3-4b-it and google/paligemma-3b-pt-224 (relevant keys only).
+constexpr std::string_view gemma3 = R"({
+  "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "eoi_token_index": 256000,
+  "eos_token_id": [1, 106], "image_token_index": 262144, "initializer_range": 0.02, "mm_tokens_per_image": 256,
+  "model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240,
+    "model_type": "gemma3_text", "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+    "sliding_window": 1024},
+  "vision_config": {"hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
+    "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14,
+    "vision_use_head": false}})";
+constexpr std::string_view paligemma = R"({
+  "architectures": ["PaliGemmaForConditionalGeneration"], "bos_token_id": 2, "eos_token_id": 1, "hidden_size": 2048,
+  "ignore_index": -100, "image_token_index": 257152, "model_type": "paligemma", "pad_token_id": 0,
+  "projection_dim": 2048, "text_config": {"hidden_size": 2048, "intermediate_size": 16384, "model_type": "gemma",
+    "num_attention_heads": 8, "num_hidden_layers": 18, "num_image_tokens": 256, "num_key_value_heads": 1,
+    "torch_dtype": "float32", "vocab_size": 257216},
+  "torch_dtype": "float32", "vision_config": {"hidden_size": 1152, "intermediate_size": 4304,
+    "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 27, "num_image_tokens": 256,
+    "patch_size": 14, "projection_dim": 2048, "projector_hidden_act": "gelu_fast", "vision_use_head": false}})";
 
 VisionPart part_of(std::string_view text) {
   return parse_vision_part(text, "config.json").value_or_throw();
@@ -256,6 +275,43 @@ TEST(VisionPart, of_an_internvl_drops_class_rows_and_norms_joined_blocks) {
       << "states of all layers are those before the norm";
 }
 
+TEST(VisionPart, of_a_gemma3_averages_blocks_and_norms_the_means) {
+  const VisionPart part = part_of(gemma3);
+  EXPECT_EQ(part.encoder.columns, 64);
+  EXPECT_TRUE(part.encoder.last_norm);
+  EXPECT_EQ(part.image_token, 262144);
+  ProjectorConfig projector;
+  projector.vision_width = 1152;
+  projector.width = 2560;
+  projector.pool = 16;
+  projector.norm = FeatureNorm::before_join;
+  projector.rms_norm = true;
+  projector.norm_offset = 1;
+  projector.products = 1;
+  projector.biases = false;
+  projector.transposed = true;
+  EXPECT_EQ(part.projector, projector);
+  const std::string other = replaced(gemma3, "\"patch_size\": 14", "\"layer_norm_eps\": 1e-5, \"patch_size\": 14");
+  EXPECT_EQ(part_of(other).projector.norm_epsilon, 1e-5) << "as transformers takes it from the encoder";
+  EXPECT_EQ(parse_hf_projector_config(hf_projector_config_text(projector), "c").value_or_throw(), projector);
+  EXPECT_THAT(part_refusal(replaced(gemma3, "image\": 256", "image\": 255")),
+              HasSubstr("mm_tokens_per_image: 255 is not the square of a divisor of the 64 patches"));
+}
+
+TEST(VisionPart, of_a_paligemma_is_one_product) {
+  const VisionPart part = part_of(paligemma);
+  EXPECT_EQ(part.encoder.columns, 16);
+  EXPECT_TRUE(part.encoder.last_norm);
+  EXPECT_EQ(part.image_token, 257152);
+  ProjectorConfig projector;
+  projector.vision_width = 1152;
+  projector.width = 2048;
+  projector.products = 1;
+  EXPECT_EQ(part.projector, projector);
+  EXPECT_THAT(part_refusal(replaced(paligemma, "\"projection_dim\": 2048, \"text", "\"projection_dim\": 1024, \"text")),
+              HasSubstr("projection_dim: differs from the language model's width, 2048"));
+}
+
 TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
   const auto file = std::filesystem::path(MAESTRO_SOURCE_DIR) / "tests/model/references/vision_defaults.json";
   const json recorded = json::parse(read_text(file).value_or_throw());
@@ -306,7 +362,7 @@ TEST(VisionPart, takes_absent_keys_from_the_classes_of_transformers) {  // VP-2
 }
 
 TEST(VisionPart, refuses_every_unknown_key_by_name) {  // VP-1
-  for (const std::string_view text : {llava, smolvlm, onevision, tapped}) {
+  for (const std::string_view text : {llava, smolvlm, onevision, tapped, gemma3, paligemma}) {
     EXPECT_EQ(part_refusal(text), "accepted");
     EXPECT_THAT(part_refusal(with_key(text, "\"strange_scale\": 2")), HasSubstr("strange_scale = 2 is unknown here"));
     EXPECT_THAT(part_refusal(replaced(text, "\"vision_config\": {", "\"vision_config\": {\"strange_scale\": 2, ")),
@@ -375,11 +431,12 @@ TEST(VisionPart, refuses_variants_that_would_be_computed_wrongly) {
 TEST(VisionPart, is_also_found_by_the_readers_of_encoders_and_projectors) {
   EXPECT_EQ(parse_hf_vision_config(llava, "c").value_or_throw(), part_of(llava).encoder);
   EXPECT_EQ(parse_hf_projector_config(smolvlm, "c").value_or_throw(), part_of(smolvlm).projector);
-  for (const char* type :
-       {"llava", "llava_onevision", "smolvlm", "idefics3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl"}) {
+  for (const char* type : {"llava", "llava_onevision", "smolvlm", "idefics3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl",
+                           "internvl", "gemma3", "paligemma"}) {
     EXPECT_TRUE(has_vision_part(type));
   }
-  EXPECT_FALSE(has_vision_part("gemma3"));
+  EXPECT_EQ(parse_hf_projector_config(gemma3, "c").value_or_throw(), part_of(gemma3).projector);
+  EXPECT_FALSE(has_vision_part("mllama"));
 }
 
 TEST(VisionPart, of_a_model_by_code_in_its_folder_is_refused_with_the_folder_to_use) {

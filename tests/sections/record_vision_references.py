@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records Hugging Face transformers' and PyTorch's results for tiny vision parts, for vision_reference_test.cpp.
 
-Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_vision_references.py
+Needs torch, transformers and safetensors; run from anywhere: tests/sections/record_vision_references.py [MODEL...]
+With names it records only these models of image_text.
 Writes references/<model>/: config.json and model.safetensors, and expected.safetensors:
   siglip     pixels (P, 3 patch^2), places (P, 3), sample offsets (S + 1), features and their gradient dfeatures
              (P, C), gradient.<name> of sum(features * dfeatures); model.safetensors also holds the pooling head
@@ -14,6 +15,7 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
              complete vision-language models as saved by transformers: tokens, targets, offsets, pixels and places of the
              encoder's rows (class rows with zeros; blocks of joined patches), patch_offsets, visual_offsets, logits
              (M, V), loss, gradient.<stored name> of the loss; names.json has the modules' name of each stored tensor;
+             rows of an image see each other in gemma3, rows before the first target in paligemma;
              of onevision also image_sizes (N, 2) = (height, width) and image_offsets (S + 1); of the models with
              images of any size also marks (M, 4) = three positions and the end of attention, visual (V, C) and
              visual_1, ... of the decoder's rows, with gradient.visual, ... of the loss
@@ -174,7 +176,17 @@ WHOLE = {
     "internvl_rms": ("internvl", {"text_config": {"model_type": "llama", **TEXT}, "image_token_id": IMAGE_TOKEN,
                                   "vision_config": {**INTERNVL, "norm_type": "rms_norm", "use_qk_norm": True,
                                                     "use_mean_pooling": False}, "tie_word_embeddings": False}),
+    "gemma3": ("gemma3", {"text_config": {"model_type": "gemma3_text", "head_dim": 8, "sliding_window": 3,
+                                          "query_pre_attn_scalar": 6, **TEXT, "num_hidden_layers": 3,
+                                          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+                          "vision_config": {"model_type": "siglip_vision_model", "layer_norm_eps": 1e-3, **TOWER},
+                          "mm_tokens_per_image": 4, "image_token_index": IMAGE_TOKEN, "boi_token_index": 37,
+                          "eoi_token_index": 38}),
+    "paligemma": ("paligemma", {"text_config": {"model_type": "gemma", "head_dim": 8, **TEXT},
+                                "vision_config": {"model_type": "siglip_vision_model", **TOWER},
+                                "image_token_index": IMAGE_TOKEN, "projection_dim": 16}),
 }
+SUFFIX = 3  # tokens of a sample after its prefix
 # Height and width of each sample's images: of onevision, which fits them into canvases.
 FITTED = (((9, 20),), (), ((7, 5), (3, 8)), ((15, 13),), ((40, 12),))
 TILES = (2, 0, 1)  # by sample
@@ -227,7 +239,7 @@ def record_whole(name):
     randomise_vision(model)
     folder = ROOT / "image_text" / name
     names = save_folder(model, folder)
-    merge = 2 if family == "internvl" else settings.get("scale_factor", 1)
+    merge = 2 if family in ("internvl", "gemma3") else settings.get("scale_factor", 1)
     each = (TOWER["image_size"] // TOWER["patch_size"]) ** 2 // merge ** 2
     tokens, logits, pixels, places, all_tiles, visual = [], [], [], [], [], []
     for sizes in FITTED if name == "onevision" else [[None] * count for count in TILES]:
@@ -245,6 +257,10 @@ def record_whole(name):
         words = [torch.randint(3, IMAGE_TOKEN - 1, (3,)) for _ in range(len(sizes) + 2)]
         sample = torch.cat([piece for word, count in zip(words, rows)
                             for piece in (word, torch.full((count,), IMAGE_TOKEN))] + words[len(sizes):])
+        if family == "gemma3":
+            given["token_type_ids"] = (sample == IMAGE_TOKEN).long()[None]
+        if family == "paligemma":
+            given["token_type_ids"] = torch.cat([torch.zeros(len(sample) - SUFFIX), torch.ones(SUFFIX)]).long()[None]
         all_tiles.append(sum(tiles))
         visual.append(sum(rows))
         logits.append(model(input_ids=sample[None], **given).logits[0])
@@ -257,6 +273,9 @@ def record_whole(name):
     targets = torch.randint(0, TEXT["vocab_size"], tokens.shape, dtype=torch.int32)
     targets[tokens == IMAGE_TOKEN] = -1
     targets[-1] = -1
+    if family == "paligemma":
+        for first, length in zip(offsets(lengths).tolist(), lengths):
+            targets[first:first + length - SUFFIX - 1] = -1
     loss = cross_entropy(logits, targets)
     loss.backward()
     tokens[tokens == IMAGE_TOKEN] = -1

@@ -84,6 +84,7 @@ class Printer {
 struct GivenPrompt {
   std::string where;  ///< for messages
   std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> marks = {};  ///< (T, 4) of the tokens (PromptImages::marks); empty without images
 };
 
 /// Reads the tokens of prompts: a text after the tokenizer's begin-of-text tokens, as in training, or a conversation in
@@ -109,6 +110,9 @@ class PromptReader {
   }
 
   [[nodiscard]] GivenPrompt text(const std::string& where, const std::string& text) const {
+    if (const auto prefix = seen_ == nullptr ? std::nullopt : seen_->prefix(text)) {
+      return {where, *prefix, seen_->marks(*prefix)};
+    }
     if (template_) return conversation(where, {{"user", text}});
     return {where, tokenizer_->encode_text(text, begin_of_text_)};
   }
@@ -132,7 +136,9 @@ class PromptReader {
       parts.push_back({{"type", "text"}, {"text", messages[at].content}});
       messages[at].fields = nlohmann::ordered_json{{"content", parts}}.dump();
     }
-    return {where, seen_->encode(template_->render_text(messages, context_))};
+    GivenPrompt prompt{where, seen_->encode(template_->render_text(messages, context_))};
+    prompt.marks = seen_->marks(prompt.tokens);
+    return prompt;
   }
 
   const Tokenizer* tokenizer_;
@@ -183,7 +189,6 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
   const ContinuationLimits limits =
       continuation_limits(read_stop_tokens(arguments.folder).value_or_throw(), *tokenizer, arguments.max_tokens);
   PromptReader reader(*tokenizer, !arguments.no_begin_of_text, config);
-  if (arguments.chat || !arguments.images.empty()) reader.use_template(config, arguments.folder);
   cpu::prepare_thread();
   const cpu::CpuOperatorTable ops;
   const DType precision = arguments.precision == "bf16" ? DType::bf16 : DType::f32;
@@ -192,17 +197,20 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
     seen.emplace(arguments.folder, arguments.images, *tokenizer, ops, precision);
     reader.show(*seen, arguments.images.size());
   }
-  const Tensor visual = seen ? seen->visual() : Tensor();
+  if (arguments.chat || (seen && !seen->reads_prefixes())) reader.use_template(config, arguments.folder);
   const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
   TextGenerator generator(ops, arguments.folder, precision);
+  const auto with_images = [&](const GivenPrompt& prompt) {
+    return seen ? PromptImages{seen->visual(), prompt.marks} : PromptImages();
+  };
   for (const GivenPrompt& prompt : prompts) {
-    const std::string refusal = generator.refusal(prompt.tokens, visual);
+    const std::string refusal = generator.refusal(prompt.tokens, with_images(prompt));
     if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
   }
   for (const GivenPrompt& prompt : prompts) {
     Printer printer(*tokenizer, arguments.json);
     const auto print = [&](std::int32_t token) { printer.add(token); };
-    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print, visual));
+    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print, with_images(prompt)));
   }
   return 0;
 }

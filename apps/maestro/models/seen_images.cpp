@@ -7,6 +7,7 @@
 #include "runtime/data/corpus.hpp"
 #include "runtime/images/encoder_grid.hpp"
 #include "runtime/images/mixed_rows.hpp"
+#include "runtime/tokenizer/tokenizer_config.hpp"
 
 namespace maestro {
 
@@ -52,14 +53,20 @@ SeenImages::SeenImages(const std::filesystem::path& folder, std::span<const std:
                        const Tokenizer& tokenizer, const OperatorTable& ops, DType precision)
     : tokenizer_(&tokenizer),
       model_(read_image_model(folder, tokenizer, PassOrder::pillow13).value_or_throw()),
+      rule_(read_mark_rule(folder).value_or_throw()),
       reader_(ImageReader::open(ops, folder, precision)) {
   const EncoderGrid encoder = read_encoder_grid(folder).value_or_throw();
+  const TokenizerConfig config = read_tokenizer_config(folder).value_or_throw();
+  if (model_.mask == ImageMask::prefix && config.chat_template.empty()) {
+    prefix_.emplace(tokenizer, model_.expander, config.bos_token);
+  }
   EncoderRows rows;
   for (const std::filesystem::path& file : files) {
     const Image image = decode_image(file).value_or_throw();
     const Result<ImagePlan> plan = model_.processor.plan(image.size(), std::ssize(files));
     if (!plan) throw JobError(printable(file.string()) + ": " + plan.error().message);
     texts_.push_back(model_.expander.expand(*plan).value_or_throw());
+    grids_.push_back(plan->merged);
     rows.add(model_.processor, image, *plan, encoder);
   }
   const std::int64_t count = std::ssize(rows.places) / place_columns;
@@ -74,9 +81,24 @@ SeenImages::SeenImages(const std::filesystem::path& folder, std::span<const std:
 }
 
 std::vector<std::int32_t> SeenImages::encode(std::string_view text) const {
-  std::vector<std::int32_t> tokens = model_.expander.encode(text, texts_, *tokenizer_).value_or_throw();
+  return marked(model_.expander.encode(text, texts_, *tokenizer_).value_or_throw());
+}
+
+std::optional<std::vector<std::int32_t>> SeenImages::prefix(std::string_view question) const {
+  if (!prefix_) return std::nullopt;
+  return marked(prefix_->prefix(question, texts_).value_or_throw());
+}
+
+std::vector<std::int32_t> SeenImages::marked(std::vector<std::int32_t> tokens) const {
   std::ranges::replace(tokens, model_.expander.image_token(), image_token);
   return tokens;
+}
+
+std::vector<std::int32_t> SeenImages::marks(std::span<const std::int32_t> tokens) const {
+  if (rule_.plain()) return {};
+  std::vector<std::int32_t> marks(tokens.size() * mark_columns);
+  write_marks(rule_, {tokens, std::ssize(tokens), grids_}, marks);
+  return marks;
 }
 
 }  // namespace maestro

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "runtime/data/image/mark_rows.hpp"
 #include "runtime/dataset/image_model.hpp"
+#include "runtime/dataset/prefix_encoder.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/vision/image_reader.hpp"
 
@@ -22,17 +25,31 @@ class SeenImages {
   /// folder.
   SeenImages(const std::filesystem::path& folder, std::span<const std::filesystem::path> files,
              const Tokenizer& tokenizer, const OperatorTable& ops, DType precision);
+  SeenImages(const SeenImages&) = delete;
+  SeenImages& operator=(const SeenImages&) = delete;
 
   /// Returns the tokens of a template's text with a placeholder for each image: `image_token` for each row of visual().
   /// Throws JobError for another number of placeholders.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  /// Returns whether the model reads prefixes, without a template.
+  [[nodiscard]] bool reads_prefixes() const { return prefix_.has_value(); }
+  /// Returns the tokens of a question to a model that reads prefixes; nothing for models with a template.
+  [[nodiscard]] std::optional<std::vector<std::int32_t>> prefix(std::string_view question) const;
+  /// Returns the marks of a prompt's tokens, (T, 4); empty if they are those of a text.
+  [[nodiscard]] std::vector<std::int32_t> marks(std::span<const std::int32_t> tokens) const;
   /// Returns the rows that the decoder receives, (V, width).
   [[nodiscard]] const Tensor& visual() const { return visual_; }
 
  private:
+  /// Returns the tokens with image_token for the model's.
+  [[nodiscard]] std::vector<std::int32_t> marked(std::vector<std::int32_t> tokens) const;
+
   const Tokenizer* tokenizer_;
   ImageModel model_;
+  MarkRule rule_;
   std::vector<ExpandedImage> texts_;
+  std::vector<ImageGrid> grids_;
+  std::optional<PrefixEncoder> prefix_;  // refers to model_
   std::unique_ptr<ImageReader> reader_;
   Tensor visual_;  // of reader_
 };
