@@ -32,7 +32,7 @@ struct PlannedLayout {
   double samples_per_s = 0;                  ///< predicted
   std::optional<double> tried_step_ms;       ///< median of the trial runs
   std::map<std::string, double> bytes;       ///< memory by device, "cpu:0", estimated
-  std::map<std::string, std::string> texts;  ///< by section: "2 x m4 cpu:0,1"
+  std::map<std::string, std::string> texts;  ///< text by section: "2 x m4 cpu:0,1"
   std::vector<std::string> settings;         ///< chosen keys, as App::set() takes them
   std::vector<std::string> prediction;       ///< the table [plan] of the prediction, as App::set() takes it
 };

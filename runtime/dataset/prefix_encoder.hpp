@@ -34,7 +34,7 @@ class PrefixEncoder {
   /// answer, a text that spells the image token.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
                                                      std::span<const ExpandedImage> images) const;
-  /// Returns the tokens of a question after its images. The error is that of a text that spells the image token.
+  /// Returns the tokens of a question after its images. A text that spells the image token is an error.
   [[nodiscard]] Result<std::vector<std::int32_t>> prefix(std::string_view question,
                                                          std::span<const ExpandedImage> images) const;
 

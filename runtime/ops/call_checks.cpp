@@ -145,7 +145,7 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
   if (axis.empty()) return;
   const bool known = layout.axes == 1 || std::ranges::max(axis) < layout.axes;
   if (axis.size() != options.rotary->inverse.size() || !known) {
-    fail(op, "each rotated pair must have one of the layout's axes",
+    fail(op, "each rotated pair needs an axis in the layout",
          {{"the number of axes", layout.axes}, {"the number of pairs with an axis", std::ssize(axis)}});
   }
 }

@@ -20,7 +20,7 @@
 //       The rows of visual_k are added to the stream at these positions after the k-th layer (DeepStack, Meng et al.
 //       2024, arXiv 2406.04334).
 // IP-2 (ranks): every rank has all tokens, and its positions take their rows of visual in the full micro-batch's order.
-// IP-3 (marks): positions and the rows that a row sees are those of the marks, the same in every stage and on every
+// IP-3 (marks): the marks state positions and the rows that a row sees, the same in every stage and on every
 //       rank. A sample with images and without marks is refused if the model needs them.
 // AO-1 (adapters alone): with SectionContext::lora the section's parameters are the adapters; the weights are frozen,
 //       held as in a frozen section, and are in no gradient, reduction, moment or checkpoint.

@@ -93,7 +93,7 @@ class DecoderStack {
  private:
   class Builder;
 
-  /// Some of this stage's layers.
+  /// A range among this stage's layers.
   struct LayerRange {
     Tape* tape;
     std::size_t first;

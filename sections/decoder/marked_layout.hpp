@@ -26,10 +26,10 @@ struct MarkColumns {
 [[nodiscard]] MarkColumns mark_columns_of(const DecoderConfig& config, std::span<const std::int32_t> marks,
                                           std::span<const std::int32_t> offsets);
 
-/// Keeps the arrays of a layout in memory of the tape until the end of the backward pass.
+/// Keeps a layout's arrays on the tape until the backward pass ends.
 class MarkedLayout {
  public:
-  /// Reads port "marks"; without it, or if the decoder does not need marks, the layout is that of `inputs`. Throws
+  /// Reads port "marks"; without it, or if the decoder does not need marks, it is the layout of `inputs`. Throws
   /// JobError, with the section's name, for marks that mark_columns_of() refuses.
   MarkedLayout(const std::string& section, Tape& tape, const Inputs& inputs, const DecoderConfig& config);
 

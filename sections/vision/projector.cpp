@@ -31,7 +31,7 @@ std::int64_t width_of(const JobTable& table, const JobTable& root, const char* k
                       ", or " + link + " = \"NAME\" to that section");
 }
 
-/// Returns the means of each `rows` consecutive rows of x (N rows, C): (N, C) of x's dtype.
+/// Returns the mean of every `rows` consecutive rows in x (N rows, C): (N, C), in x's dtype.
 Var pooled(Tape& tape, const Var& x, std::int64_t rows) {
   std::vector<std::int32_t> offsets;
   for (std::int64_t row = 0; row <= x.value().rows(); row += rows) offsets.push_back(static_cast<std::int32_t>(row));

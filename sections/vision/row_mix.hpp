@@ -16,7 +16,7 @@
 
 namespace maestro {
 
-inline constexpr std::int64_t row_mix_terms = mixed_terms;  ///< columns of sources and weights
+inline constexpr std::int64_t row_mix_terms = mixed_terms;  ///< columns per port
 
 /// Terms of sums of rows, with weights that are not 0, by target.
 struct WeightedRows {

@@ -49,7 +49,7 @@ struct VisionEncoder::Images {
       if (memory.defined()) keep(tape, memory);
     }
   }
-  /// Returns the entries of the patches `own`.
+  /// Returns the entries for the patches `own`.
   [[nodiscard]] Tensor first_of(const RowRange& own) const {
     return {first_index.tensor().data<std::int32_t>() + own.first, DType::i32, Shape{own.count}};
   }

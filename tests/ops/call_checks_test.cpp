@@ -183,7 +183,7 @@ TEST_F(CallChecks, attention_takes_the_layouts_rows_and_the_heads_columns) {
   EXPECT_THAT(refusal([&] {
                 attention(tape_, value({8, 64}), turned, two_axes);
               }),
-              ::testing::HasSubstr("each rotated pair must have one of the layout's axes"));
+              ::testing::HasSubstr("each rotated pair needs an axis in the layout"));
   EXPECT_THAT(refusal([&] {
                 head_norm(tape_, value({8, 64}), {&narrow_, &narrow_}, options.shape, nullptr);
               }),

@@ -16,7 +16,7 @@ namespace maestro {
 struct MarkRule {
   bool axes = false;  ///< a row of an image has positions of its own on three axes (Qwen2-VL, Wang et al. 2024)
   ImageMask mask = ImageMask::causal;
-  /// Returns whether marks are those of a text for every sample.
+  /// Returns whether every sample has the marks of a text.
   [[nodiscard]] bool plain() const { return !axes && mask == ImageMask::causal; }
   friend bool operator==(const MarkRule&, const MarkRule&) = default;
 };
@@ -32,7 +32,7 @@ struct MarkedSample {
 ///   text      (p, p, p), end q + 1 for the q-th token; p counts on from 0
 ///   image     with axes (s, s + row, s + column) for its rows in raster order, s being the next p, which then goes on
 ///             at s + max(rows, columns); without axes as text
-///   end       with ImageMask::images that of the run of image tokens; with ImageMask::prefix that of the prefix
+///   end       with ImageMask::images where the run of image tokens ends; with ImageMask::prefix where the prefix ends
 /// as get_rope_index() and the token types of transformers 5.24. Throws std::invalid_argument for a span of another
 /// size, a prefix beyond the sample, and grids that do not have as many rows as there are image tokens.
 void write_marks(const MarkRule& rule, const MarkedSample& sample, std::span<std::int32_t> marks);

@@ -87,7 +87,7 @@ void SyntheticImageCorpus::read_pictures(Split split, SampleId sample, std::span
                                          std::span<std::int32_t> places) const {
   const std::int64_t count = pictures(split, sample).patches;
   if (std::ssize(pixels) != count * patch_columns() || std::ssize(places) != count * 3) {
-    throw std::invalid_argument(std::to_string(count) + " patches read into spans of " + std::to_string(pixels.size()) +
+    throw std::invalid_argument(std::to_string(count) + " patches read into spans with " + std::to_string(pixels.size()) +
                                 " and " + std::to_string(places.size()));
   }
   Random random(mix64(options_.text.seed, noise_stream + static_cast<std::uint64_t>(split)), sample.value());

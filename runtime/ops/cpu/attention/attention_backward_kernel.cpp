@@ -40,7 +40,7 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
     const std::int64_t height = smaller(square.strip, square.rows - r);
     KeyRange columns = strip_keys(call, square.q0 + r, height, square.k0, square.keys);
     if (columns.first >= columns.end) continue;
-    // add_key_gradients() reads strips of keys, whose edges those of the ends may not meet: the rest becomes zero.
+    // add_key_gradients() reads strips of keys, and ends may lie inside a strip: the rest becomes zero.
     if (call.ends != nullptr) columns.end = round_up(columns.end, attention_padding);
     float* scores = t.scores + r * attention_key_tile;
     float* dscores = t.dscores + r * attention_key_tile;
