@@ -53,6 +53,9 @@ struct BlockOptions {
 /// Throws JobError if the device that a section is built for cannot do its attention.
 void check_attention(const SectionContext& context, const AttentionShape& shape);
 
+/// Port of the stream between two pipeline stages.
+inline constexpr const char* stream_name = "stream";
+
 /// The residual stream, (M_t, C) f32, together with the last branch's result: sum and branch are added when the stream
 /// is next read, together with the norm that begins the next branch.
 struct Stream {

@@ -147,7 +147,6 @@ class DecoderSection : public Section {
 [[nodiscard]] Tensor targets_of(const Inputs& inputs);
 
 inline const Port tokens_port{"tokens", DType::i32, 1, false, false};
-inline constexpr const char* stream_name = "stream";
 inline const Port targets_port{"targets", DType::i32, 1, false, false};
 
 }  // namespace maestro

@@ -17,12 +17,24 @@ namespace maestro {
 namespace {
 
 constexpr const char* model = "vision_model.";
+constexpr std::string_view layers_prefix = "encoder.layers.";
 
 VisionConfig checked(const SectionContext& context, const VisionEncoder::Options& options) {
   VisionConfig config = resolved(options.vision, options.data);
   check_vision(context.name, config, options.data);
   check_parallel_fit(context.name, {.heads = config.heads, .ffn = config.ffn}, context.parallel.layout);
-  check_uncut(context.name, context.stage, "a vision_encoder cannot be cut into stages");
+  check_stage(context.name, context.stage, config.run_layers());
+  return config;
+}
+
+/// Returns the shape of a part of a model: `layers` layers from `first` on.
+VisionConfig part_of(VisionConfig config, std::int64_t first, std::int64_t layers) {
+  std::vector<std::int64_t> full;
+  for (const std::int64_t layer : config.full_layers) {
+    if (layer >= first && layer < first + layers) full.push_back(layer - first);
+  }
+  config.full_layers = std::move(full);
+  config.layers = config.layers_run = layers;
   return config;
 }
 
@@ -76,7 +88,8 @@ RotaryFrequencies axial_frequencies(double theta, std::int64_t head_size) {
 }  // namespace
 
 VisionEncoder::VisionEncoder(const SectionContext& context, const Options& options)
-    : context_(context), config_(checked(context, options)), pictures_(options.data.pictures) {
+    : context_(context), config_(checked(context, options)), pictures_(options.data.pictures), stage_(context.stage) {
+  if (stage_.count == 1) stage_.layers = config_.run_layers();
   const ParallelContext& parallel = context.parallel;
   const std::int64_t heads = config_.heads / parallel.layout.tensor;
   block_.attention.shape = {heads, heads, config_.width / config_.heads, false};
@@ -97,6 +110,18 @@ VisionEncoder::VisionEncoder(const SectionContext& context, const Options& optio
 void VisionEncoder::build() {
   const ParameterInit init(context_.seed, context_.name);
   ParameterBuilder add(parameters_, init, state_);
+  const auto norm = [&](const char* name) { return add.layer_norm(std::string(model) + name, config_.width); };
+  if (stage_.first()) {
+    build_embedding(add);
+    if (config_.pre_norm) pre_norm_ = norm("pre_layrnorm");  // as CLIP spells it
+  }
+  for (std::int64_t i = stage_.first_layer; i < stage_.first_layer + stage_.layers; ++i) {
+    layers_.push_back(layer(add, std::string(model).append(layers_prefix) + std::to_string(i) + "."));
+  }
+  if (stage_.last() && config_.last_norm) final_norm_ = norm("post_layernorm");
+}
+
+void VisionEncoder::build_embedding(ParameterBuilder& add) {
   const std::string embeddings = std::string(model) + "embeddings.";
   const auto table = [&](const std::string& name, std::int64_t entries) {
     return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
@@ -121,12 +146,6 @@ void VisionEncoder::build() {
   if (config_.patch_bias && !config_.class_row) {
     patch_embedding_.bias = &add.stored(add.vector(patch + ".bias", config_.width, 0.0f));
   }
-  const auto norm = [&](const char* name) { return add.layer_norm(std::string(model) + name, config_.width); };
-  if (config_.pre_norm) pre_norm_ = norm("pre_layrnorm");  // as CLIP spells it
-  for (std::int64_t i = 0; i < config_.run_layers(); ++i) {
-    layers_.push_back(layer(add, std::string(model) + "encoder.layers." + std::to_string(i) + "."));
-  }
-  if (config_.last_norm) final_norm_ = norm("post_layernorm");
 }
 
 Affine VisionEncoder::added_norm(ParameterBuilder& add, const std::string& name) const {
@@ -186,14 +205,19 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
 }
 
 Ports VisionEncoder::ports() const {
+  const Port features{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows};
+  Port stream = features;
+  stream.name = stream_name;
+  stream.dtype = DType::f32;
+  const Port pixels{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows};
   // An image's begin and width require the places of all its patches, 12 bytes each.
-  Ports ports{{{"pixels", DType::f32, patch_columns(config_), false, false, Axis::patches, Sharding::rank_rows},
-               {"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated}},
-              {{"features", context_.precision, config_.width, true, false, Axis::patches, Sharding::rank_rows}}};
+  const Port places{"places", DType::i32, 3, false, false, Axis::patches, Sharding::replicated};
+  Ports ports{{stage_.first() ? pixels : stream, places}, {stage_.last() ? features : stream}};
   for (std::int64_t tap = 0; tap < std::ssize(config_.taps); ++tap) {
-    Port features = ports.outputs.front();
-    features.name = tap_name("features", tap);
-    ports.outputs.push_back(std::move(features));
+    if (!has_layer(config_.taps[static_cast<std::size_t>(tap)])) continue;
+    Port tapped = features;
+    tapped.name = tap_name(features.name, tap);
+    ports.outputs.push_back(std::move(tapped));
   }
   return ports;
 }
@@ -237,44 +261,64 @@ Var VisionEncoder::arranged(Tape& tape, const Var& x, const Images& images,
   return index_select(tape, all, tape.indices(std::span(rows).subspan(first, count)));
 }
 
+Stream VisionEncoder::incoming(Tape& tape, const Inputs& inputs, const Images& images) {
+  if (!stage_.first()) return inputs[stream_name];
+  Stream x = arranged(tape, embedded(tape, inputs, images), images, images.rows->order);
+  if (config_.pre_norm) x = converted(tape, block_norm(tape, x, pre_norm_, block_.norm), DType::f32);
+  return x;
+}
+
+Stream VisionEncoder::transformed(Tape& tape, Stream x, std::int64_t first, std::int64_t end,
+                                  const Images& images) const {
+  const auto run = [this, &tape, images, first](std::size_t from, std::size_t to, Stream before) {
+    for (std::size_t at = from; at < to; ++at) {
+      const std::int64_t layer = first + static_cast<std::int64_t>(at);
+      const bool full = config_.window == 0 || std::ranges::binary_search(config_.full_layers, layer);
+      const BlockWeights& weights = layers_[static_cast<std::size_t>(layer - stage_.first_layer)];
+      before = transformer_block(tape, weights, block_, std::move(before), images.layout(!full));
+    }
+    return before;
+  };
+  return through_layers(tape, std::move(x), static_cast<std::size_t>(end - first), context_.recompute, run);
+}
+
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
   images.keep_all(tape);
-  Stream x = arranged(tape, embedded(tape, inputs, images), images, images.rows->order);
-  if (config_.pre_norm) x = converted(tape, block_norm(tape, x, pre_norm_, block_.norm), DType::f32);
-  std::size_t first = 0;
-  const auto run_to = [&](std::size_t end) {
-    const auto run = [this, &tape, images, first](std::size_t from, std::size_t to, Stream before) {
-      for (std::size_t i = first + from; i < first + to; ++i) {
-        const bool full =
-            config_.window == 0 || std::ranges::binary_search(config_.full_layers, static_cast<std::int64_t>(i));
-        before = transformer_block(tape, layers_[i], block_, std::move(before), images.layout(!full));
-      }
-      return before;
-    };
-    x = through_layers(tape, std::move(x), end - first, context_.recompute, run);
-    first = end;
-  };
+  Stream x = incoming(tape, inputs, images);
   const auto features = [&](const Var& rows) {
     return arranged(tape, converted(tape, rows, context_.precision), images, images.rows->inverse);
   };
-  std::int64_t tap = 0;
-  for (const std::int64_t layer : config_.taps) {
-    run_to(static_cast<std::size_t>(layer) + 1);
-    x = whole(tape, x);
-    outputs.set(tap_name("features", tap++), features(x.sum));
+  std::int64_t first = stage_.first_layer;
+  for (std::int64_t tap = 0; tap < std::ssize(config_.taps); ++tap) {
+    const std::int64_t layer = config_.taps[static_cast<std::size_t>(tap)];
+    if (!has_layer(layer)) continue;
+    x = whole(tape, transformed(tape, std::move(x), first, layer + 1, images));
+    outputs.set(tap_name("features", tap), features(x.sum));
+    first = layer + 1;
   }
-  run_to(layers_.size());
+  x = transformed(tape, std::move(x), first, stage_.first_layer + stage_.layers, images);
+  if (!stage_.last()) return outputs.set(stream_name, whole(tape, x));
   outputs.set("features", features(config_.last_norm ? block_norm(tape, x, final_norm_, block_.norm) : whole(tape, x)));
 }
 
 Cost VisionEncoder::cost(const SampleShape& sample) const {
-  Cost cost{vision_flops(config_, sample), 0};
+  const VisionConfig here = part_of(config_, stage_.first_layer, stage_.layers);
+  const double embedding = patch_flops(config_, sample), layers = vision_flops(here, sample) - embedding;
+  Cost cost{layers + (stage_.first() ? embedding : 0), 0};
   cost.working = vision_working_bytes(config_, sample, context_.precision);
   if (!context_.trained) return cost;
-  cost.bytes = vision_bytes(config_, sample, context_.precision, context_.recompute);
-  if (context_.recompute > 0) cost.recomputed = cost.flops - patch_flops(config_, sample);
+  cost.bytes = vision_bytes(here, sample, context_.precision, context_.recompute);
+  if (context_.recompute > 0) cost.recomputed = layers;
   return cost;
+}
+
+LayerCosts VisionEncoder::layer_costs(const SampleShape& sample) const {
+  LayerCosts costs{{}, patch_flops(config_, sample), 0};
+  for (std::int64_t layer = 0; layer < config_.run_layers(); ++layer) {
+    costs.layers.push_back(vision_flops(part_of(config_, layer, 1), sample) - costs.before);
+  }
+  return costs;
 }
 
 std::vector<std::string> VisionEncoder::notes() const {
@@ -285,20 +329,20 @@ std::vector<std::string> VisionEncoder::notes() const {
 bool VisionEncoder::ignores(std::string_view stored_name) const {
   if (!stored_name.starts_with(model)) return true;
   const std::string_view name = stored_name.substr(std::string_view(model).size());
-  if (!config_.last_norm && name.starts_with("post_layernorm.")) return true;
-  constexpr std::string_view layers = "encoder.layers.";
-  if (name.starts_with(layers)) {
+  if (name.starts_with("post_layernorm.")) return final_norm_.weight == nullptr;
+  if (!stage_.first() && (name.starts_with("embeddings.") || name.starts_with("pre_layrnorm."))) return true;
+  if (name.starts_with(layers_prefix)) {
     std::int64_t layer = 0;
-    const std::string_view rest = name.substr(layers.size());
+    const std::string_view rest = name.substr(layers_prefix.size());
     std::from_chars(rest.data(), rest.data() + rest.size(), layer);
-    return layer >= config_.run_layers() && layer < config_.layers;
+    return !has_layer(layer) && layer < config_.layers;
   }
   return name.starts_with("head.") || name == "embeddings.position_ids";
 }
 
 ProductParameters VisionEncoder::products() {
   ProductParameters products{product_matrices(layers_)};
-  products.matrices.push_back(patch_embedding_.weight);
+  if (stage_.first()) products.matrices.push_back(patch_embedding_.weight);
   return products;
 }
 

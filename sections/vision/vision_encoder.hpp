@@ -11,6 +11,9 @@
 //                   for a class row
 // Outputs features  (P, width) act, differentiable
 //         features_1, features_2, ...  the same for the stream after the layers that are tapped
+// Of several pipeline stages the first has the embedding and pixels, the last the norm after the layers and features;
+// every stage reads places. Between them travels
+//         stream    (P, width) f32, differentiable: the residual stream after a stage's layers
 //
 // VE-1 (own image): a patch attends to all patches of its image and to no others, however the micro-batch is packed. An
 //       image ends when the sample or the image number changes.
@@ -57,7 +60,9 @@ class VisionEncoder final : public Section {
   Parameters& parameters() override { return parameters_; }
   /// Throws JobError, naming the sample, for an image beyond the position tables.
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
+  /// Returns the cost of the stage.
   [[nodiscard]] Cost cost(const SampleShape& sample) const override;
+  [[nodiscard]] LayerCosts layer_costs(const SampleShape& sample) const override;
   [[nodiscard]] std::vector<StateEntry> state() override { return state_; }
   /// Returns true for layers that are not run, the pooling head, a text model and buffers, which full models store.
   [[nodiscard]] bool ignores(std::string_view stored_name) const override;
@@ -76,7 +81,12 @@ class VisionEncoder final : public Section {
  private:
   struct Images;  // where images begin, and each row's entries in two tables
 
+  /// Returns whether a layer that is run, from 0 on, is in this stage.
+  [[nodiscard]] bool has_layer(std::int64_t layer) const {
+    return layer >= stage_.first_layer && layer < stage_.first_layer + stage_.layers;
+  }
   void build();
+  void build_embedding(ParameterBuilder& add);
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
   /// Adds a norm over the width.
   [[nodiscard]] Affine added_norm(ParameterBuilder& add, const std::string& name) const;
@@ -84,6 +94,11 @@ class VisionEncoder final : public Section {
   [[nodiscard]] Affine stacked(ParameterBuilder& add, const std::string& prefix, const char* joined,
                                const std::vector<const char*>& names, std::int64_t rows, bool biases) const;
   [[nodiscard]] Images images_of(Tape& tape, const Inputs& inputs) const;
+  /// Returns the stream before the stage's first layer, (P_t, width) f32, in the order of the layers' windows.
+  [[nodiscard]] Stream incoming(Tape& tape, const Inputs& inputs, const Images& images);
+  /// Returns the stream after the layers [first, end).
+  [[nodiscard]] Stream transformed(Tape& tape, Stream x, std::int64_t first, std::int64_t end,
+                                   const Images& images) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
   /// Returns the rank's part of the rows `rows` of x (P_t, C), which are numbers of all ranks' rows; x if it is empty.
@@ -93,6 +108,7 @@ class VisionEncoder final : public Section {
   SectionContext context_;
   VisionConfig config_;
   PictureGrids pictures_;  // grids of the data's images
+  Stage stage_;            // with the number of its layers
   BlockOptions block_;
   Parameters parameters_;
   Affine patch_embedding_;

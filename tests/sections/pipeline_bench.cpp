@@ -59,7 +59,8 @@ std::vector<Feed> PipelineBench::feeds_of(std::int64_t stage, const std::vector<
   return own;
 }
 
-ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds) {
+ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds,
+                                const std::map<std::string, Tensor>& gradients) {
   std::vector<ParallelPass> forward;
   const auto fed = [&](std::int64_t index) {
     return feeds_of(index, feeds, index == 0 ? nullptr : &forward[static_cast<std::size_t>(index - 1)]);
@@ -71,11 +72,17 @@ ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector
     }
   }
   if (pass == Pass::evaluate) return std::move(forward.back());
-  ParallelPass last = stage(stages() - 1).run(batch, Pass::train, fed(stages() - 1));
+  const auto train = [&](std::int64_t index, std::map<std::string, Tensor> seeds) {
+    for (const Port& port : stage(index).section(0).ports().outputs) {
+      if (const auto found = gradients.find(port.name); found != gradients.end()) seeds.insert(*found);
+    }
+    return stage(index).run(batch, Pass::train, fed(index), seeds);
+  };
+  ParallelPass last = train(stages() - 1, {});
   ParallelPass* behind = &last;
   ParallelPass current;
   for (std::int64_t index = stages() - 2; index >= 0; --index) {
-    current = stage(index).run(batch, Pass::train, fed(index), {{"stream", behind->input_gradients.at("stream")}});
+    current = train(index, {{"stream", behind->input_gradients.at("stream")}});
     behind = &current;
   }
   // Streams are internal, not fed from outside.

@@ -28,8 +28,10 @@ class PipelineBench {
   PipelineBench(const Cut& cut, const SectionContext& context, const ParallelBench::Build& build);
 
   /// Runs a pass like ParallelBench::run. A feed goes to the stage that has its port, and has a gradient in the first
-  /// stage. Gradients of tensors that both the first and the last stage hold are added up in both.
-  ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {});
+  /// stage. `gradients` by output port go to the stages that have the ports. Gradients of tensors that both the first
+  /// and the last stage hold are added up in both.
+  ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {},
+                   const std::map<std::string, Tensor>& gradients = {});
 
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(stages_.size()); }
   [[nodiscard]] ParallelBench& stage(std::int64_t index) { return stages_[static_cast<std::size_t>(index)]; }

@@ -151,6 +151,84 @@ TEST(VisionStages, rows_for_further_layers_change_the_loss_and_are_the_same_if_l
   EXPECT_THROW(run(staged_layers, more, 0), JobError);
 }
 
+class EncoderInStages : public ::testing::TestWithParam<std::tuple<std::int64_t, Layout>> {};
+
+TEST_P(EncoderInStages, features_and_gradients_are_those_of_the_uncut_section) {  // VE-1 to VE-5
+  const auto& [count, layout] = GetParam();
+  const Bench bench;
+  VisionConfig table = tiny_vision(PatchPositions::learned);
+  table.heads = 4;
+  table.layers = staged_layers;
+  VisionConfig windowed = table;
+  windowed.positions = PatchPositions::none;
+  windowed.rope_theta = 10000;
+  windowed.window = 2;
+  windowed.full_layers = {1};
+  windowed.taps = {0, 1};
+  const Pictures pictures = Pictures::random(4, {{{2, 3}, {3, 3}}, {}, {{3, 3}}, {{1, 1}, {2, 2}}}, 2);
+  const std::vector<Feed> feeds{{"pixels", pictures.pixel_tensor()}, {"places", pictures.place_tensor()}};
+  for (const VisionConfig& config : {table, windowed}) {
+    for (const std::int64_t recompute : {0, 1}) {
+      const ParallelBench::Build build = [&config](const SectionContext& context) {
+        return std::make_unique<VisionEncoder>(context, VisionEncoder::Options{config, {}});
+      };
+      SectionContext context = bench.context("vision", true);
+      context.recompute = recompute;
+      ParallelBench single({}, context, build);
+      PipelineBench stages({count, staged_layers, layout}, context, build);
+      expect_same(stages.whole(), by_name(single.whole()));
+      randomise(single.section(0), 11);
+      stages.load(single.whole());
+      std::vector<OwnedTensor> seeds;
+      for (unsigned at = 0; at < 3; ++at) {
+        std::mt19937 generator(at);
+        seeds.emplace_back(DType::f32, Shape{pictures.rows(), 16}, exact_normals(generator, pictures.rows() * 16));
+      }
+      std::map<std::string, Tensor> gradients{{"features", seeds[0]}};
+      if (!config.taps.empty()) gradients.insert({{"features_1", seeds[1]}, {"features_2", seeds[2]}});
+      const ParallelPass expected = single.run(pictures.batch(), Pass::train, feeds, gradients);
+      const ParallelPass found = stages.run(pictures.batch(), Pass::train, feeds, gradients);
+      const OwnedTensor& features = found.outputs.at("features");
+      EXPECT_LE(worst_error(features.values(), expected.outputs.at("features").values(), 1e-6), 1e-5);
+      const double squares = single.gradient_sum_of_squares();
+      EXPECT_GT(squares, 0);
+      EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, 1e-5 * squares);
+      expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)), 1e-5,
+                   std::sqrt(squares) * 1e-2);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(cases, EncoderInStages,
+                         ::testing::Combine(::testing::Values(2, 3), ::testing::Values(Layout{1, 1}, Layout{2, 1})),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "_stages_tensor_" +
+                                  std::to_string(std::get<1>(test.param).tensor);
+                         });
+
+TEST(VisionStages, the_work_of_an_encoders_stages_is_that_of_the_uncut_section) {
+  const Bench bench;
+  const SampleShape sample{.tokens = 20, .patches = 18, .visual = 8, .images = 2};
+  VisionConfig config = tiny_vision(PatchPositions::grid);
+  config.layers = staged_layers;
+  config.window = 2;
+  config.full_layers = {2};
+  const auto flops = [&](std::int64_t index, std::int64_t count) {
+    SectionContext context = stage_context(bench.context("vision", true), index, count, staged_layers);
+    context.meta = true;
+    return VisionEncoder(context, {config, {}}).cost(sample).flops;
+  };
+  SectionContext context = bench.context("vision", true);
+  context.meta = true;
+  const LayerCosts costs = VisionEncoder(context, {config, {}}).layer_costs(sample);
+  ASSERT_EQ(costs.layers.size(), 3U);
+  EXPECT_EQ(costs.layers[0], costs.layers[1]);
+  EXPECT_LT(costs.layers[1], costs.layers[2]);
+  EXPECT_NEAR(flops(0, 3), costs.before + costs.layers[0], 1e-9 * costs.before);
+  EXPECT_NEAR(flops(2, 3), costs.layers[2], 1e-9 * costs.before);
+  EXPECT_NEAR(flops(0, 2) + flops(1, 2), flops(0, 1), 1e-9 * flops(0, 1));
+}
+
 TEST(VisionStages, tokens_and_images_go_to_the_first_stage_and_targets_to_the_last) {  // VD-6, SE-2
   const Bench bench;
   const auto names = [&](std::int64_t index, std::int64_t count, std::int64_t taps = 0,
@@ -215,11 +293,11 @@ std::string refusal(const Bench& bench, const typename Made::Options& options, s
   return "no error";
 }
 
-TEST(VisionStages, encoder_and_projector_cannot_be_cut) {
+TEST(VisionStages, an_encoder_has_no_more_stages_than_layers_and_a_projector_cannot_be_cut) {
   const Bench bench;
-  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 1), "no error");
-  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 2),
-            "part.pipeline = 2: a vision_encoder cannot be cut into stages; leave pipeline at 1");
+  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 2), "no error");
+  EXPECT_EQ(refusal<VisionEncoder>(bench, {tiny_vision(PatchPositions::grid), {}}, 3),
+            "part.pipeline = 3: 2 layers cannot be cut in 3; nearest that fits: pipeline = 2");
   EXPECT_EQ(refusal<Projector>(bench, {{16, width, 0.02}, {}, {}}, 1), "no error");
   EXPECT_EQ(refusal<Projector>(bench, {{16, width, 0.02}, {}, {}}, 2),
             "part.pipeline = 2: a projector has no layers to cut; leave pipeline at 1");
