@@ -62,6 +62,8 @@ class ImageExpander {
 
   /// Returns the token whose positions receive rows of images.
   [[nodiscard]] std::int32_t image_token() const { return image_token_; }
+  /// Returns this token as the tokenizer spells it.
+  [[nodiscard]] const std::string& image_text() const { return image_text_; }
   /// Returns the text that a chat template writes for an image: the image token as the tokenizer spells it, or for
   /// gemma3 the begin-of-image token.
   [[nodiscard]] const std::string& placeholder() const { return placeholder_; }

@@ -313,6 +313,8 @@ class Images(Prepared):
         self.assertIn("rows        160 of the encoder, 40 of the decoder\n", finished.out)
         self.assertIn("<fake_token_around_image><row_1_col_1><image> (4 times)", finished.out)
         self.assertEqual(len(list((self.folder / "tiles").glob("tile-*.png"))), 10)
+        bracketed = self.call("look", self.REFERENCES / "images" / "gemma3", image)
+        self.assertIn(r"\n\n<start_of_image><image_soft_token> (4 times)<end_of_image>\n\n", bracketed.out)
         self.assert_refused("does not exist", "look", model, "missing.png")
 
 

@@ -63,11 +63,11 @@ std::string ids_of(std::span<const std::int32_t> tokens, const ExpandedImage& im
 }
 
 /// Returns the text, with runs of the image token counted.
-std::string text_of(const ExpandedImage& image, const std::string& placeholder) {
+std::string text_of(const ExpandedImage& image, const std::string& token) {
   std::string text;
   std::string_view left = image.text;
   for (const std::int64_t run : image.runs) {
-    const std::size_t at = left.find(placeholder) + placeholder.size();
+    const std::size_t at = left.find(token) + token.size();
     text.append(left.substr(0, at)).append(" (" + std::to_string(run) + " times)");
     left.remove_prefix(at);
   }
@@ -96,7 +96,7 @@ int run_look(const LookArguments& arguments, Console&) {
   PrintedLine() << "image       " << printable(arguments.image) << ": " << way_of(plan);
   PrintedLine() << "tiles       " << tiles_of(plan);
   PrintedLine() << "rows        " << plan.encoder_rows << " of the encoder, " << plan.visual_rows << " of the decoder";
-  PrintedLine() << "text        " << nlohmann::json(text_of(text, model.expander.placeholder())).dump();
+  PrintedLine() << "text        " << nlohmann::json(text_of(text, model.expander.image_text())).dump();
   PrintedLine() << "tokens      " << ids_of(tokenizer->encode(text.text), text, model.expander.image_token());
   if (!arguments.tiles.empty()) {
     write_tiles(model.processor.tiles(image, plan), arguments.tiles);
