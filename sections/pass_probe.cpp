@@ -203,17 +203,21 @@ ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
   return next;
 }
 
-OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatchPlan& batch) const {
+OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatchPlan& batch) {
   const Layout layout = node().layout;
+  const bool keeps = node().runs_backward() && batch.pass == Pass::train;
   SampleShape sum;
   double flops = 0;
+  double bytes = 0;
   for (const SampleRef& sample : batch.samples) {
     const Cost cost = probed_.described->cost({sample.tokens, sample.patches, sample.visual, sample.images});
     flops += direction == "backward" ? 2 * cost.flops + cost.recomputed : cost.flops;
+    bytes += (keeps ? cost.bytes : 0) + cost.working;
     sum.tokens += sample.tokens;
     sum.patches += sample.patches;
     sum.visual += sample.visual;
   }
+  if (dry()) cost_bytes_ = std::max(cost_bytes_, static_cast<std::size_t>(bytes / static_cast<double>(layout.ranks())));
   OperatorCall call{direction + " " + node().name + " " + code_,
                     context_.precision,
                     {sum.tokens, std::ssize(batch.samples), sum.patches, sum.visual, layout.tensor, layout.context}};

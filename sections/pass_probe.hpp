@@ -8,9 +8,11 @@
 // DY-3 (times of the device): if calls return before their work is complete, a call's time is the time between the
 //       marks before and after it, including the device's wait for the next call; their sum is the time of the pass.
 // DY-4 (complete passes): a pass of a section that does not run dry (Section::runs_dry) is a single call in either
-//       direction, with the FLOPs of Section::cost and the time of the pass; a dry pass runs nothing of the section.
+//       direction, with the FLOPs of Section::cost and the time of the pass; a dry pass runs nothing of the section,
+//       and takes the bytes of Section::cost.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -89,8 +91,8 @@ class PassProbe {
 
   /// Returns the bytes of parameters, gradients and optimizer state in a dry pass.
   [[nodiscard]] std::size_t parameter_bytes() const { return parameter_bytes_; }
-  /// Returns SectionRunner::working_bytes().
-  [[nodiscard]] std::size_t working_bytes() const { return runner_->working_bytes(); }
+  /// Returns SectionRunner::working_bytes(); of dry passes by DY-4 the largest bytes of their cost.
+  [[nodiscard]] std::size_t working_bytes() const { return std::max(cost_bytes_, runner_->working_bytes()); }
   [[nodiscard]] SectionRunner& runner() { return *runner_; }
 
  private:
@@ -101,7 +103,7 @@ class PassProbe {
   [[nodiscard]] bool dry() const { return site_.table == nullptr; }
   [[nodiscard]] bool whole() const { return probed_.described != nullptr && !probed_.described->runs_dry(); }
   /// Returns the call that stands for a pass in a direction, "forward" or "backward" (DY-4).
-  [[nodiscard]] OperatorCall whole_call(const std::string& direction, const MicroBatchPlan& batch) const;
+  [[nodiscard]] OperatorCall whole_call(const std::string& direction, const MicroBatchPlan& batch);
   /// Returns the memory of tensors at ports: the device's, if it is separate, except for values of sources.
   [[nodiscard]] MemorySpace& port_memory(bool of_source);
   [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
@@ -135,7 +137,8 @@ class PassProbe {
   std::unique_ptr<SectionRunner> runner_;
   std::uint64_t steps_ = 0;
   bool warm_ = false;  // a pass has run
-  std::string code_;   // digest of the section's description, for names of calls (DY-4)
+  std::size_t cost_bytes_ = 0;
+  std::string code_;  // digest of the section's description, for names of calls (DY-4)
 };
 
 /// Returns the milliseconds of all calls.

@@ -83,7 +83,7 @@ class OwnCode final : public Section {
     outputs.metric("loss", 0, 1);
   }
   [[nodiscard]] Cost cost(const SampleShape& sample) const override {
-    return {1e4 * static_cast<double>(sample.tokens)};
+    return {1e4 * static_cast<double>(sample.tokens), 100};
   }
   std::vector<StateEntry> state() override { return {}; }
   [[nodiscard]] std::string config_json() const override { return "{}"; }
@@ -120,6 +120,7 @@ TEST(WholePasses, stand_for_sections_that_do_not_run_dry) {  // DY-4
     EXPECT_TRUE(dry.passes.front().whole);
     EXPECT_EQ(dry.end.norm.size(), 1U);
     EXPECT_FALSE(dry.end.step.empty());
+    EXPECT_EQ(dry.working_bytes, 4 * 100U) << "of a pass with four samples";
   }
   const Probed dry = probe_rank(plan, batch, LayoutRank(0), ProbeSite());
   const Probed real = probe_replica(plan, batch, table);
