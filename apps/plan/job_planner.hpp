@@ -47,7 +47,7 @@ struct RankedLayout {
   double step_ms = 0;
   double bound_ms = 0;
   double bytes = 0;                                ///< memory of all ranks, estimated
-  std::map<std::string, double> bytes_of_devices;  ///< the same by device, "cpu:0", without the corpus
+  std::map<std::string, double> bytes_of_devices;  ///< bytes by device, "cpu:0", without the corpus
   std::map<std::string, SectionShares> shares;
   std::map<std::string, double> passes_ms;  ///< passes of a step by section, the mean of its replicas and stages
   PriceSources sources;
