@@ -51,11 +51,15 @@ class TrainedModel {
                                                  std::span<const std::int32_t> marks,
                                                  const ContinuationLimits& limits) {
     Tensor visual;
-    if (images.pixels.defined()) visual = reader_->read(images);
+    std::vector<Tensor> taps;
+    if (images.pixels.defined()) {
+      visual = reader_->read(images);
+      taps = reader_->taps();
+    }
     TokenSampler likeliest({});
     std::vector<std::int32_t> answer;
     generator_->continue_prompt(prompt, limits, likeliest, [&](std::int32_t token) { answer.push_back(token); },
-                                {visual, marks});
+                                {visual, marks, taps});
     return answer;
   }
 

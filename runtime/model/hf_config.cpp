@@ -2,6 +2,7 @@
 #include "runtime/model/hf_config.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "runtime/files/posix_file.hpp"
@@ -93,7 +94,19 @@ Result<DecoderConfig> parse_hf_config(std::string_view text, std::string_view wh
   if (!own) return own.error();
   if (*own == text) return parse_hf_keys(text, where, decoder_of);
   Result<DecoderConfig> config = parse_hf_keys(*own, std::string(where) + ": text_config", decoder_of);
-  if (config) config->image_mask = image_mask(hf_model_type(text, where).value_or_throw());
+  if (!config) return config;
+  config->image_mask = image_mask(hf_model_type(text, where).value_or_throw());
+  Result<RotaryAxes> axes = rotary_axes(text, where);
+  if (!axes) return axes.error();
+  const std::int64_t turned = std::accumulate(axes->sections.begin(), axes->sections.end(), std::int64_t{0});
+  const std::int64_t columns = config->head_size > 0 ? config->head_size : config->width / config->heads;
+  if (turned != 0 && 2 * turned != columns) {
+    return Error{ErrorCode::invalid_argument, std::string(where) + ": mrope_section has " + std::to_string(turned) +
+                                                  " pairs of columns, but a head has " + std::to_string(columns) +
+                                                  " columns"};
+  }
+  config->rope_sections = std::move(axes->sections);
+  config->rope_interleaved = axes->interleaved;
   return config;
 }
 

@@ -101,6 +101,8 @@ struct Whole {
   bool ties_by_text = false;  ///< text_config's tie_word_embeddings counts, too
   bool flat = false;          ///< old files have text_config's keys at the root
   std::span<const Piece> pieces = {};
+  std::array<std::int64_t, 3> sections{};  ///< default of mrope_section; zeros: positions have one axis
+  bool interleaved = false;                ///< pairs of different axes alternate
 };
 constexpr Whole wholes[] = {
     {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
@@ -123,9 +125,20 @@ constexpr Whole wholes[] = {
      .names = of_qwen,
      .ties_by_text = true,
      .flat = true,
-     .pieces = pieces_of_qwen},
-    {.type = "qwen2_5_vl", .text_type = "qwen2_5_vl_text", .names = of_qwen, .flat = true, .pieces = pieces_of_qwen},
-    {.type = "qwen3_vl", .text_type = "qwen3_vl_text", .names = of_qwen, .pieces = pieces_of_qwen},
+     .pieces = pieces_of_qwen,
+     .sections = {16, 24, 24}},
+    {.type = "qwen2_5_vl",
+     .text_type = "qwen2_5_vl_text",
+     .names = of_qwen,
+     .flat = true,
+     .pieces = pieces_of_qwen,
+     .sections = {16, 24, 24}},
+    {.type = "qwen3_vl",
+     .text_type = "qwen3_vl_text",
+     .names = of_qwen,
+     .pieces = pieces_of_qwen,
+     .sections = {24, 20, 20},
+     .interleaved = true},
     {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
     {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
 
@@ -217,6 +230,28 @@ void make_rotary_plain(json& text) {
   }
 }
 
+RotaryAxes axes_of(const HfKeys& root, const Whole& whole) {
+  if (whole.sections[0] == 0) return {};
+  const bool inside = root.find("text_config").json().is_object();
+  const HfKeys text = inside ? root.inside("text_config") : root;
+  RotaryAxes axes{{whole.sections.begin(), whole.sections.end()}, whole.interleaved};
+  bool stated = false;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!text.find(key).json().is_object()) continue;
+    const HfKeys rope = text.inside(key);
+    rope.require_flag("mrope_interleaved", whole.interleaved);
+    const JsonValue list = rope.find("mrope_section");
+    if (!list) continue;
+    std::vector<std::int64_t> sections;
+    for (const JsonValue& pairs : list.items()) sections.push_back(pairs.whole_number(1, HfKeys::most_size));
+    if (sections.size() != whole.sections.size()) list.expected("numbers of pairs by time, row and column");
+    if (stated && sections != axes.sections) list.refuse("contradicts rope_scaling; remove one");
+    axes.sections = sections;
+    stated = true;
+  }
+  return axes;
+}
+
 void fill_defaults(json& text, const TextClass& of) {
   const auto absent = [&](const char* key) { return !text.contains(key) || text.at(key).is_null(); };
   const auto fill = [&](const char* key, const json& value) {
@@ -302,6 +337,14 @@ Result<std::string> language_model_config(std::string_view text, std::string_vie
     const JsonValue type = root.find("model_type");
     const Whole* whole = type.json().is_string() ? whole_of(type.text()) : nullptr;
     return whole == nullptr ? std::string(text) : text_config_of(root, *whole);
+  });
+}
+
+Result<RotaryAxes> rotary_axes(std::string_view text, std::string_view where) {
+  return parse_hf_keys(text, where, [&](const HfKeys& root) {
+    const JsonValue type = root.find("model_type");
+    const Whole* whole = type.json().is_string() ? whole_of(type.text()) : nullptr;
+    return whole == nullptr ? RotaryAxes() : axes_of(root, *whole);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/model/decoder_config.hpp"
@@ -29,6 +30,15 @@ namespace maestro {
 
 /// Returns which rows see rows after them in samples with images; causal for other types.
 [[nodiscard]] ImageMask image_mask(std::string_view model_type);
+
+/// Column pairs of a head that turn by time, row and column; without sections all turn by time.
+struct RotaryAxes {
+  std::vector<std::int64_t> sections;  ///< three, or none
+  bool interleaved = false;            ///< the three kinds of pairs alternate; false: they stand one after another
+};
+/// Returns the axes of the language model in a vision-language model's config.json; none for other models. Errors as
+/// language_model_config().
+[[nodiscard]] Result<RotaryAxes> rotary_axes(std::string_view text, std::string_view where);
 
 enum class ModelPart : std::uint8_t { language_model, vision, projector };
 

@@ -266,12 +266,20 @@ Var DecoderSection::logits(Tape& tape, const Var& hidden) {
 }
 
 Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches, const Tensor& visual) {
+                                  std::span<const AttentionCache> caches, std::span<const Tensor> visual) {
   assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
   const std::int32_t last[] = {static_cast<std::int32_t>(layout.rows() - 1)};
   Var x = stack_.embedded(tape, tape.indices(tokens).tensor(), layout);
-  if (visual.defined()) x = index_add(tape, x, tape.input(visual), tape.indices(image_rows(tokens)));
-  return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, tape.indices(last), caches)));
+  std::vector<AddedRows> added;
+  for (const Tensor& rows : visual) {
+    const Block at = tape.indices(image_rows(tokens));
+    if (&rows == visual.data()) {
+      x = index_add(tape, x, tape.input(rows), at);
+    } else {
+      added.push_back({std::ssize(added), tape.input(rows), at});
+    }
+  }
+  return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, tape.indices(last), caches, added)));
 }
 
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {

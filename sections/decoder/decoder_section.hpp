@@ -70,10 +70,10 @@ class DecoderSection : public Section {
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
   /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N), which continue the sequence in
-  /// `caches`, a cache for each layer. `visual` (V, width) act has a row for each of the V image tokens; undefined:
-  /// there is none. On a single rank and one stage, with an output layer.
+  /// `caches`, a cache for each layer. `visual` (V, width) act has a row for each of the V image tokens: the rows of
+  /// visual, visual_1, ...; empty: there is none. On a single rank and one stage, with an output layer.
   [[nodiscard]] Var cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches, const Tensor& visual = Tensor());
+                                  std::span<const AttentionCache> caches, std::span<const Tensor> visual = {});
 
  protected:
   /// Throws JobError if decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and

@@ -43,6 +43,26 @@ void scale_yarn(std::vector<double>& frequencies, double theta, const RotaryScal
   }
 }
 
+/// Returns the axis of each of `pairs` pairs: one section after another, or interleaved: rows at 3 k + 1, columns at
+/// 3 k + 2, for k below their sections, and time at all others.
+std::vector<std::uint8_t> axes_of(const DecoderConfig& config, std::size_t pairs) {
+  std::vector<std::uint8_t> axes;
+  const std::vector<std::int64_t>& sections = config.rope_sections;
+  constexpr std::int64_t count = 3;
+  if (!config.rope_interleaved) {
+    for (std::size_t axis = 0; axis < sections.size(); ++axis) {
+      axes.insert(axes.end(), static_cast<std::size_t>(sections[axis]), static_cast<std::uint8_t>(axis));
+    }
+    return axes;
+  }
+  for (std::int64_t pair = 0; pair < static_cast<std::int64_t>(pairs); ++pair) {
+    const std::int64_t axis = pair % count;
+    const bool inside = pair < count * sections[static_cast<std::size_t>(axis)];
+    axes.push_back(static_cast<std::uint8_t>(inside ? axis : 0));
+  }
+  return axes;
+}
+
 }  // namespace
 
 RotaryFrequencies rotary_frequencies(const DecoderConfig& config, bool local) {
@@ -54,6 +74,7 @@ RotaryFrequencies rotary_frequencies(const DecoderConfig& config, bool local) {
     found.inverse.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(columns)));
   }
   if (own) return found;
+  if (!config.rope_sections.empty()) found.axis = axes_of(config, found.inverse.size());
   const RotaryScaling& scaling = config.rope_scaling;
   found.magnitude = scaling.magnitude;
   if (scaling.kind == Kind::yarn) scale_yarn(found.inverse, theta, scaling);

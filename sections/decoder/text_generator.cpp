@@ -144,7 +144,12 @@ void TextGenerator::begin(std::span<const std::int32_t> prompt, std::int64_t mor
     const std::int64_t end = end_of_block(first, std::ssize(prompt), columns.ends);
     const auto block = prompt.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
     const std::int64_t rows = std::ranges::count(block, image_token);
-    run(block, rows > 0 ? images.visual.row_slice(taken, rows) : Tensor(),
+    std::vector<Tensor> visual;
+    if (rows > 0) visual.push_back(images.visual.row_slice(taken, rows));
+    for (const Tensor& tap : rows > 0 ? images.taps : std::vector<Tensor>()) {
+      visual.push_back(tap.row_slice(taken, rows));
+    }
+    run(block, visual,
         {part_of_rows(columns.positions, first, end, mark_axes), part_of_rows(columns.ends, first, end)});
     taken += rows;
     first = end;
@@ -154,10 +159,11 @@ void TextGenerator::begin(std::span<const std::int32_t> prompt, std::int64_t mor
 
 void TextGenerator::append(std::int32_t token) {
   assert(!full());
-  run(std::span(&token, 1), Tensor(), {});
+  run(std::span(&token, 1), {}, {});
 }
 
-void TextGenerator::run(std::span<const std::int32_t> tokens, const Tensor& visual, const MarkColumns& columns) {
+void TextGenerator::run(std::span<const std::int32_t> tokens, std::span<const Tensor> visual,
+                        const MarkColumns& columns) {
   const auto rows = static_cast<std::int32_t>(tokens.size());
   std::vector<std::int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(length_ + skipped_));

@@ -42,6 +42,7 @@ struct ContinuationLimits {
 struct PromptImages {
   Tensor visual = {};                        ///< (V, width) act: a row for each image token; undefined: none
   std::span<const std::int32_t> marks = {};  ///< (T, 4), as Corpus::read_marks(); empty: a text's
+  std::vector<Tensor> taps = {};             ///< rows of visual_1, ..., each as `visual`
 };
 
 /// Not thread-safe.
@@ -78,7 +79,7 @@ class TextGenerator {
   /// Returns the columns of marks that the decoder reads. Throws std::invalid_argument for marks that do not fit.
   [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
   /// Runs the sequence's next rows through the decoder, with their columns of marks.
-  void run(std::span<const std::int32_t> tokens, const Tensor& visual, const MarkColumns& columns);
+  void run(std::span<const std::int32_t> tokens, std::span<const Tensor> visual, const MarkColumns& columns);
 
   Arena arena_;
   std::unique_ptr<DecoderSection> model_;

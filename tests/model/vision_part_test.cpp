@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/input_file.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "tests/model/config_text.hpp"
 #include "tests/support/one_line.hpp"
 
@@ -214,6 +215,30 @@ TEST(VisionPart, of_a_qwen3_vl_has_a_table_for_all_sizes_and_taps) {
   EXPECT_EQ(part.projector.taps, 3);
   EXPECT_EQ(part.projector.hidden, 4096);
   EXPECT_FALSE(part.projector.rms_norm);
+}
+
+TEST(VisionPart, states_by_which_axis_the_decoders_pairs_turn) {
+  const auto decoder = [](std::string_view text) { return parse_hf_config(text, "model/config.json"); };
+  const DecoderConfig one = decoder(windowed).value_or_throw(), other = decoder(tapped).value_or_throw();
+  EXPECT_EQ(one.rope_sections, (std::vector<std::int64_t>{16, 24, 24}));
+  EXPECT_FALSE(one.rope_interleaved);
+  EXPECT_EQ(other.rope_sections, (std::vector<std::int64_t>{24, 20, 20}));
+  EXPECT_TRUE(other.rope_interleaved);
+  EXPECT_TRUE(decoder(llava).value_or_throw().rope_sections.empty());
+  const std::string absent = replaced(windowed, "{\"type\": \"mrope\", \"mrope_section\": [16, 24, 24]}", "null");
+  EXPECT_EQ(decoder(absent).value_or_throw().rope_sections, one.rope_sections) << "its class's sections";
+  const auto refusal = [&](std::string_view text) {
+    const auto read = decoder(text);
+    return read ? "accepted" : read.error().message;
+  };
+  EXPECT_THAT(refusal(replaced(windowed, "[16, 24, 24]", "[16, 24]")),
+              HasSubstr("rope_scaling.mrope_section = [16,24]: expected numbers of pairs by time, row and column"));
+  EXPECT_THAT(refusal(replaced(windowed, "[16, 24, 24]", "[16, 24, 20]")),
+              HasSubstr("mrope_section has 60 pairs of columns, but a head has 128 columns"));
+  EXPECT_THAT(refusal(replaced(tapped, "\"mrope_interleaved\": true", "\"mrope_interleaved\": false")),
+              HasSubstr("mrope_interleaved = false is not supported"));
+  EXPECT_THAT(refusal(replaced(windowed, "\"type\": \"mrope\"", "\"type\": \"mrope\", \"mrope_interleaved\": true")),
+              HasSubstr("mrope_interleaved = true is not supported"));
 }
 
 TEST(VisionPart, takes_absent_keys_of_native_encoders_from_their_classes) {  // VP-2

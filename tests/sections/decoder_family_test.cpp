@@ -104,6 +104,21 @@ TEST(RotaryScaling, windowed_layers_have_frequencies_of_their_own_and_unscaled) 
   EXPECT_DOUBLE_EQ(rotary_frequencies(config, false).inverse[1], 1 / 8000.0);  // 1e6^(-2/4) / 8
 }
 
+TEST(RotaryAxes, stand_one_after_another_or_alternate) {
+  DecoderConfig config = with_family(resolved(sizes()), DecoderFamily::qwen2);
+  config.head_size = 128;
+  EXPECT_TRUE(rotary_frequencies(config, false).axis.empty());
+  config.rope_sections = {16, 24, 24};
+  const std::vector<std::uint8_t> blocks = rotary_frequencies(config, false).axis;
+  ASSERT_EQ(blocks.size(), 64U);
+  for (std::size_t pair = 0; pair < 64; ++pair) EXPECT_EQ(blocks[pair], pair < 16 ? 0 : pair < 40 ? 1 : 2) << pair;
+  config.rope_sections = {24, 20, 20};
+  config.rope_interleaved = true;
+  const std::vector<std::uint8_t> turns = rotary_frequencies(config, false).axis;
+  ASSERT_EQ(turns.size(), 64U);
+  for (std::size_t pair = 0; pair < 64; ++pair) EXPECT_EQ(turns[pair], pair < 60 ? pair % 3 : 0) << pair;
+}
+
 TEST(DecoderShape, is_described_in_a_line) {
   DecoderConfig config = with_family(resolved(sizes()), DecoderFamily::qwen3);
   config.head_size = 128;

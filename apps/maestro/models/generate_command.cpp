@@ -201,7 +201,7 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
   const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
   TextGenerator generator(ops, arguments.folder, precision);
   const auto with_images = [&](const GivenPrompt& prompt) {
-    return seen ? PromptImages{seen->visual(), prompt.marks} : PromptImages();
+    return seen ? PromptImages{seen->visual(), prompt.marks, seen->taps()} : PromptImages();
   };
   for (const GivenPrompt& prompt : prompts) {
     const std::string refusal = generator.refusal(prompt.tokens, with_images(prompt));

@@ -39,6 +39,8 @@ class SeenImages {
   [[nodiscard]] std::vector<std::int32_t> marks(std::span<const std::int32_t> tokens) const;
   /// Returns the rows that the decoder receives, (V, width).
   [[nodiscard]] const Tensor& visual() const { return visual_; }
+  /// Returns the rows for further layers of the decoder (PromptImages::taps).
+  [[nodiscard]] std::vector<Tensor> taps() const { return reader_->taps(); }
 
  private:
   /// Returns the tokens with image_token for the model's.
