@@ -79,15 +79,11 @@ ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector
     return stage(index).run(batch, Pass::train, fed(index), seeds);
   };
   ParallelPass last = train(stages() - 1, {});
-  ParallelPass* behind = &last;
-  ParallelPass current;
   for (std::int64_t index = stages() - 2; index >= 0; --index) {
-    current = train(index, {{"stream", behind->input_gradients.at("stream")}});
-    behind = &current;
+    const auto stream = last.input_gradients.extract("stream");  // internal, not fed from outside
+    ParallelPass current = train(index, {{"stream", stream.mapped()}});
+    last.input_gradients.merge(current.input_gradients);
   }
-  // Streams are internal, not fed from outside.
-  if (stages() > 1) last.input_gradients.erase("stream");
-  if (behind != &last) last.input_gradients.merge(behind->input_gradients);
   add_tied_gradients();
   return last;
 }
