@@ -88,7 +88,8 @@ constexpr Piece of_internvl[] = {{"embeddings.cls_token", "embeddings.class_embe
                                  {"attention.", "self_attn."},
                                  {"lambda_1", "layer_scale1"},
                                  {"lambda_2", "layer_scale2"},
-                                 {"layernorm.", "post_layernorm."}};
+                                 {"layernorm.", "post_layernorm."},
+                                 {"layer_norm.", "norm."}};
 
 /// A vision-language model of transformers.
 struct Whole {
