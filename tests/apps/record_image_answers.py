@@ -81,7 +81,10 @@ def main():
             text = "<image>" * len(images) + QUESTION  # of a model without a template
             if processor.chat_template:
                 text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-            batch = processor(text=text, images=[[Image.open(IMAGES / each).convert("RGB") for each in images]], return_tensors="pt")
+            # As apply_chat_template does: no second begin of text.
+            begun = processor.tokenizer.bos_token is not None and text.startswith(processor.tokenizer.bos_token)
+            batch = processor(text=text, images=[[Image.open(IMAGES / each).convert("RGB") for each in images]],
+                              return_tensors="pt", **({"add_special_tokens": False} if begun else {}))
             with torch.no_grad():
                 written = model.generate(**batch, max_new_tokens=32, do_sample=False, eos_token_id=None)
             answers[" ".join(images)] = written[0][batch["input_ids"].shape[1]:].tolist()
