@@ -316,6 +316,37 @@ TEST(MarkedPrompt, without_its_marks_or_with_marks_that_do_not_fit_is_refused) {
   EXPECT_EQ(generator.refusal(std::vector<std::int32_t>{5, 6}), "");
 }
 
+TEST(MarkedData, that_lack_marks_or_exceed_the_window_of_prefixes_are_refused_by_name) {
+  const Bench bench;
+  const auto refusal = [&](ImageMask mask, std::int64_t window, const DataShape& data) {
+    DecoderConfig config = tiny_decoder(DecoderFamily::llama);
+    config.image_mask = mask;
+    config.window = window;
+    try {
+      const VisionLanguageDecoder made(bench.context("llm", false), VisionLanguageDecoder::Options{config, {}, data});
+    } catch (const JobError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  DataShape unmarked;
+  unmarked.sequence = 20;
+  unmarked.patch_columns = 12;
+  DataShape marked = unmarked;
+  marked.marks = true;
+  EXPECT_EQ(refusal(ImageMask::causal, 0, unmarked), "accepted");
+  EXPECT_EQ(refusal(ImageMask::images, 0, marked), "accepted");
+  EXPECT_EQ(refusal(ImageMask::images, 0, {}), "accepted") << "texts have no images";
+  EXPECT_EQ(refusal(ImageMask::images, 0, unmarked),
+            "llm: the model's images need marks of positions, which the data do not have; prepare the data with the "
+            "model's folder, as --model or data.processor");
+  EXPECT_EQ(refusal(ImageMask::images, 8, marked), "accepted");
+  EXPECT_EQ(refusal(ImageMask::prefix, 20, marked), "accepted");
+  EXPECT_EQ(refusal(ImageMask::prefix, 8, marked),
+            "llm: samples of 20 tokens may have a prefix beyond the window of 8 tokens, which is not supported; set "
+            "data.sequence = 8 or less");
+}
+
 TEST(VisionLanguageCost, image_positions_pass_neither_the_output_layer_nor_the_end_of_the_last_layer) {  // VD-2
   const Bench bench;
   for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
