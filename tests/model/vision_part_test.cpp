@@ -232,7 +232,7 @@ TEST(VisionPart, states_by_which_axis_the_decoders_pairs_turn) {
     return read ? "accepted" : read.error().message;
   };
   EXPECT_THAT(refusal(replaced(windowed, "[16, 24, 24]", "[16, 24]")),
-              HasSubstr("rope_scaling.mrope_section = [16,24]: expected numbers of pairs by time, row and column"));
+              HasSubstr("rope_scaling.mrope_section: expected numbers of pairs by time, row and column, got [16,24]"));
   EXPECT_THAT(refusal(replaced(windowed, "[16, 24, 24]", "[16, 24, 20]")),
               HasSubstr("mrope_section has 60 pairs of columns, but a head has 128 columns"));
   EXPECT_THAT(refusal(replaced(tapped, "\"mrope_interleaved\": true", "\"mrope_interleaved\": false")),
