@@ -8,14 +8,14 @@
 
 namespace maestro {
 
-AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, std::int64_t total_steps)
-    : config_(config), total_steps_(total_steps) {}
+AdamWOptimizer::AdamWOptimizer(const OptimizerConfig& config, Span span) : config_(config), span_(span) {}
 
-double AdamWOptimizer::learning_rate(std::int64_t step) const {
+double AdamWOptimizer::learning_rate(std::int64_t number) const {
+  const std::int64_t step = number - span_.begun;
   const std::int64_t warmup = config_.warmup_steps;
   if (step <= warmup) return config_.lr * static_cast<double>(step) / static_cast<double>(warmup);
   if (config_.schedule == LearningRateSchedule::constant) return config_.lr;
-  const auto rest = static_cast<double>(std::max<std::int64_t>(total_steps_ - warmup, 1));
+  const auto rest = static_cast<double>(std::max<std::int64_t>(span_.steps - warmup, 1));
   const double progress = std::min(1.0, static_cast<double>(step - 1 - warmup) / rest);
   if (config_.schedule == LearningRateSchedule::linear) return config_.lr + (config_.min_lr - config_.lr) * progress;
   return config_.min_lr + (config_.lr - config_.min_lr) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

@@ -20,11 +20,18 @@ struct OptimizerStep {
 /// Holds only settings: Parameters holds the moments, the caller the step count. Thread-safe.
 class AdamWOptimizer {
  public:
-  /// `total_steps` is the schedule's length. Throws JobError if it is unknown. A warm-up longer than the schedule is
-  /// cut off with it, so that a short trial of a long job keeps its settings.
-  AdamWOptimizer(const OptimizerConfig& config, std::int64_t total_steps);
+  /// A schedule of `steps` steps that begins after `begun` steps.
+  struct Span {
+    std::int64_t steps = 0;
+    std::int64_t begun = 0;
+    Span(std::int64_t all, std::int64_t before = 0)  // NOLINT(google-explicit-constructor): a number of steps
+        : steps(all), begun(before) {}
+  };
+  /// Throws JobError if the schedule is unknown. A warm-up longer than the schedule is cut off with it, so that a short
+  /// trial of a long job keeps its settings.
+  AdamWOptimizer(const OptimizerConfig& config, Span span);
 
-  /// Returns the learning rate of `step`, counted from 1, if W of N steps are the warm-up:
+  /// Returns the learning rate of `step`, counted from 1 after `begun`, if W of N steps are the warm-up:
   ///   step <= W          lr * step / W
   ///   else, with p = (step - 1 - W) / (N - W), at most 1
   ///     cosine           min_lr + (lr - min_lr) (1 + cos(pi p)) / 2      (Loshchilov & Hutter 2017, one period)
@@ -50,7 +57,7 @@ class AdamWOptimizer {
 
  private:
   OptimizerConfig config_;
-  std::int64_t total_steps_;
+  Span span_;
 };
 
 }  // namespace maestro

@@ -138,8 +138,8 @@ struct SectionRunner::MicroBatch {
 };
 
 SectionRunner::SectionRunner(std::shared_ptr<Section> section, const SectionContext& context,
-                             const OptimizerConfig& optimizer, std::int64_t total_steps)
-    : context_(context), section_(std::move(section)), ports_(section_->ports()), optimizer_(optimizer, total_steps) {
+                             const OptimizerConfig& optimizer, AdamWOptimizer::Span span)
+    : context_(context), section_(std::move(section)), ports_(section_->ports()), optimizer_(optimizer, span) {
   if (context.ops == nullptr || section_->parameters().elements() == 0) return;
   if (section_->parameters().values().empty() || &section_->parameters().memory() == &context.ops->memory()) return;
   throw std::logic_error("section '" + context.name +

@@ -45,7 +45,7 @@ class SectionRunner {
  public:
   /// Only runners of replicas of a frozen, shareable() section may share it.
   SectionRunner(std::shared_ptr<Section> section, const SectionContext& context, const OptimizerConfig& optimizer,
-                std::int64_t total_steps);
+                AdamWOptimizer::Span span);
   virtual ~SectionRunner();
   SectionRunner(const SectionRunner&) = delete;
   SectionRunner& operator=(const SectionRunner&) = delete;

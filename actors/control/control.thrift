@@ -114,6 +114,7 @@ struct Status {
   17: optional double step_ms      // median time from the end of a step to the end of the next, over the last steps
   18: optional double step_time_over_bound  // step_ms over the median of the least makespans of a step by itself
   19: optional i64 stops_after     // of a run that stops early: the last announced step, after which it ends
+  20: string stage                 // of a job with stages: "stage 2 of 3: steps 501 to 4500, trains llm"; or empty
 }
 
 struct PlannedReplica {

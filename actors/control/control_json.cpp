@@ -109,6 +109,7 @@ std::string json_text(const control::Status& status) {
             {"samples_trained", status.samples_trained},
             {"tokens_trained", status.tokens_trained}};
   if (status.__isset.loss) json["loss"] = status.loss;
+  if (!status.stage.empty()) json["stage"] = status.stage;
   json["units"] = list_json(status.units, [](const control::Unit& unit) {
     return Json{{"kind", lower_name(control::_UnitKind_VALUES_TO_NAMES, unit.kind)}, {"step", unit.step}};
   });

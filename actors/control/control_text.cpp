@@ -116,6 +116,7 @@ std::string plain_text(const control::Status& status) {
                      " of " + std::to_string(status.steps) + ", epoch " + number(status.epoch, "%.2f") + ", " +
                      number(status.samples_per_s, "%.1f") + " samples/s";
   if (status.__isset.loss) text += ", loss " + number(status.loss, "%.4f");
+  if (!status.stage.empty()) text += "\n" + shown(status.stage);
   if (status.__isset.step_ms) text += "\nstep time: " + number(status.step_ms, "%.1f") + " ms";
   if (status.__isset.step_time_over_bound) {
     text += ", " + number(status.step_time_over_bound, "%.3f") + " times the lower bound of a step by itself";

@@ -110,8 +110,8 @@ std::int64_t steps_of_epochs(const TrainConfig& train, std::uint64_t samples) {
 std::vector<std::string> schedule_notes(const ResolvedJob& plan) {
   std::vector<std::string> notes;
   for (const SectionConfig* section : trained_sections(plan)) {
-    const Course course{section->optimizer, plan.train.scheduled_steps()};
-    const std::int64_t run_steps = plan.train.steps;
+    const Course course{section->optimizer, scheduled_steps(plan)};
+    const std::int64_t run_steps = plan.train.steps - plan.stage.begin;
     if (course.optimizer.lr == 0) continue;
     if (course.optimizer.schedule == LearningRateSchedule::constant && course.optimizer.min_lr > 0) {
       notes.push_back(section->name + ".min_lr = " + number_text(course.optimizer.min_lr) +
@@ -133,7 +133,7 @@ std::vector<std::string> schedule_notes(const ResolvedJob& plan) {
 std::vector<std::string> rate_jumps(const ResolvedJob& plan, const Manifest& stored) {
   std::vector<std::string> lines;
   const auto step = static_cast<std::int64_t>(stored.step);
-  if (stored.settings.empty() || step == 0 || step >= plan.train.steps) return lines;
+  if (stored.settings.empty() || step == 0 || step >= plan.train.steps || plan.stage.given()) return lines;
   try {
     const std::int64_t steps = stored_schedule_steps(plan, stored);
     for (const SectionConfig* section : trained_sections(plan)) {

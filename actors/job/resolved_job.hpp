@@ -15,6 +15,7 @@
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/job/plan_reader.hpp"
+#include "runtime/job/training_stages.hpp"
 #include "runtime/observe/run_observer.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "sections/section.hpp"
@@ -30,7 +31,9 @@ struct PlannedSection {
 
 struct ResolvedJob {
   std::string name;
-  TrainConfig train;
+  TrainConfig train;      ///< `steps` are those up to the end of the stage
+  TrainingStages stages;  ///< [[stages]]
+  StageSpan stage;        ///< stage that this plan is for
   TransportConfig transport;
   ScheduleConfig schedule;
   GuardConfig guard;
@@ -59,6 +62,15 @@ struct ResolvedJob {
   std::string effective_job;                    ///< the job file with all overrides, TOML
   std::map<std::string, std::string> settings;  ///< settings of the effective job, by key
 };
+
+/// Returns the steps of the run, in all stages.
+[[nodiscard]] inline std::int64_t all_steps(const ResolvedJob& plan) {
+  return plan.stage.given() ? plan.stages.steps() : plan.train.steps;
+}
+/// Returns the steps over which the learning rates rise and decay.
+[[nodiscard]] inline std::int64_t scheduled_steps(const ResolvedJob& plan) {
+  return plan.stage.given() ? plan.stage.end - plan.stage.begin : plan.train.scheduled_steps();
+}
 
 /// Returns whether the coordinator combines the gradient norms of all trained sections.
 [[nodiscard]] inline bool joins_norms(const ResolvedJob& plan) {

@@ -192,8 +192,10 @@ struct Failure {
 struct Interrupt {
   std::string reason;  ///< a signal or its origin, for the console; empty: Ctrl-C or `maestro stop`
 };
-/// The run is over: every process sends its summary and ends.
-struct Finish {};
+/// The run, or a stage of the job, is over: every process sends its summary and ends its part.
+struct Finish {
+  bool next_stage = false;  ///< the run goes on with the job's next stage
+};
 /// Rank 0 has all summaries: every process may exit.
 struct Shutdown {};
 struct ProcessSummary {

@@ -11,6 +11,7 @@
 #include "actors/process/job_resolver.hpp"
 #include "actors/process/job_start.hpp"
 #include "actors/process/process_run.hpp"
+#include "actors/process/start_point.hpp"
 #include "actors/served/served_type.hpp"
 #include "runtime/observe/max_rss.hpp"
 #include "sections/plug_in/plug_in_library.hpp"
@@ -38,7 +39,7 @@ ServerWait wait_of(const LaunchInfo& launched, Console& console) {
 }  // namespace
 
 App::App(JobDocument job, RunOptions options, Console& console)
-    : composed_{std::move(job), std::move(options), program_sections(), {}, {}, {}, nullptr, nullptr, {}, {}, {}},
+    : composed_{std::move(job), std::move(options), program_sections(), {}, {}, {}, nullptr, nullptr, {}, 0, {}, {}},
       console_(&console) {
   RunOptions& run = composed_.options;
   PlaceRequest request;
@@ -104,6 +105,9 @@ App App::with(const std::vector<std::string>& settings, RunOptions options, Cons
 }
 
 ResolvedJob App::plan() {
+  const TrainingStages stages = TrainingStages::read(composed_.document.root());
+  const bool fresh = composed_.options.resume.empty();
+  composed_.stage = stages.given() && fresh ? stages.count() - 1 : stage_of_start(stages, composed_.options.resume);
   return resolve_job(composed_);
 }
 
@@ -116,12 +120,35 @@ RunResult App::run() {
     try {
       if (const std::optional<RunResult> result = run_once(plan, memory)) return *result;
     } catch (const JobError& problem) {
-      if (memory.record->recoveries.empty() && !memory.again) throw;
+      if (memory.record->recoveries.empty() && !memory.again && memory.stages_done == 0) throw;
       console_->error(problem.what());  // not an input error: the run had begun
       return {};
     }
-    go_on_from(memory.record->newest, plan->options);
+    if (!memory.enters_stage) {
+      go_on_from(memory.record->newest, plan->options);
+      continue;
+    }
+    go_on_from(memory.record->newest, composed_.options);
+    composed_.opened = plan->corpus;
+    ++composed_.stage;
+    plan.reset();
   }
+}
+
+ResolvedJob App::resolve_stage(const RunMemory& memory) {
+  if (memory.stages_done > 0) return resolve_job(composed_);
+  const TrainingStages stages = TrainingStages::read(composed_.document.root());
+  composed_.stage = stage_of_start(stages, composed_.options.resume);
+  ResolvedJob first = resolve_job(composed_);
+  const std::size_t begun = composed_.stage;
+  const std::shared_ptr<const Corpus> opened = std::exchange(composed_.opened, first.corpus);
+  while (composed_.stage + 1 < stages.count()) {  // so that a later stage does not end the run by an error of the job
+    ++composed_.stage;
+    (void)resolve_job(composed_);
+  }
+  composed_.stage = begun;
+  composed_.opened = opened;
+  return first;
 }
 
 std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemory& memory) {
@@ -143,7 +170,7 @@ std::optional<RunResult> App::run_once(std::optional<ResolvedJob>& plan, RunMemo
           JobStartOptions{run.launch_info, resolve_transport(composed_), run.ssh, run.command}, *console_);
     }
     if (!plan) {
-      plan = resolve_job(composed_);
+      plan = resolve_stage(memory);
       if (plan->options.launch_info.place.rank == 0) add_pass_bytes(*plan);  // for the run's header and report
     }
     process.emplace(*plan, *console_, memory);

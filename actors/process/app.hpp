@@ -93,6 +93,7 @@ struct Composition {
   std::shared_ptr<const Corpus> opened;      ///< corpus of [data] from an earlier plan; null: not opened yet
   /// Returns the milliseconds of a sample's passes on an emulated device; empty: the sections' FLOP models.
   std::function<PassCost(std::string_view section, const SampleRef& sample)> costs;
+  std::size_t stage = 0;                ///< index of the job's stage that is resolved
   std::deque<SectionBuilder> builders;  // deque: references stay valid for the composing code
   std::vector<ComposedEdge> edges;
 };
@@ -193,14 +194,17 @@ class App {
   [[nodiscard]] App with(const std::vector<std::string>& settings, RunOptions options, Console& console) const;
   /// Reuses the corpus from the plan of a job with the same [data]; null: opens the corpus.
   void reuse_corpus(std::shared_ptr<const Corpus> corpus) { composed_.opened = std::move(corpus); }
-  /// Checks everything and returns the plan of the job, without starting anything. Throws JobError.
+  /// Checks everything and returns the plan of the job, without starting anything: for the stage of the checkpoint that
+  /// it resumes from, else for the last stage, which trains the most sections. Throws JobError.
   [[nodiscard]] ResolvedJob plan();
   /// Checks everything, then runs the job to its end. Throws JobError for invalid input, before anything starts.
   RunResult run();
 
  private:
-  /// Returns nothing if the run is to recover from a loss. Resolves `plan` at the first call.
+  /// Returns nothing if another start follows. Resolves `plan` at the first call of a stage.
   std::optional<RunResult> run_once(std::optional<ResolvedJob>& plan, RunMemory& memory);
+  /// Resolves the job for the stage that the run begins or goes on with, and checks the stages after it.
+  [[nodiscard]] ResolvedJob resolve_stage(const RunMemory& memory);
   Composition composed_;
   EdgeCheck edge_check_;
   Console* console_;

@@ -131,6 +131,9 @@ class JobResolver {
  private:
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
   DataShape read_tables();
+  void read_stages();
+  /// Gives a section the settings of the stage.
+  void apply_stage(SectionConfig& config, const JobTable& settings) const;
   [[nodiscard]] std::optional<std::string> tokenizer_of_weights() const;
   [[nodiscard]] std::map<std::string, Role> roles_by_section() const;
   void resolve_section(const SectionBuilder& builder, const DataShape& data, Role role);
@@ -152,8 +155,9 @@ class JobResolver {
 std::map<std::string, Role> JobResolver::roles_by_section() const {
   std::map<std::string, Role> roles;
   for (const SectionBuilder& builder : composed_.builders) {
-    const bool frozen =
-        builder.role_ == Role::trained && !table(builder.name_).flag("trained", builder.defaults_.trained);
+    const bool trained = plan_.stage.given() ? plan_.stages.trains(composed_.stage, builder.name_)
+                                             : table(builder.name_).flag("trained", builder.defaults_.trained);
+    const bool frozen = builder.role_ == Role::trained && !trained;
     roles[builder.name_] = frozen ? Role::frozen : builder.role_;
   }
   // Gradients pass through a frozen section if a section before it is trained.
@@ -187,6 +191,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   const JobTable settings = table(builder.name_);
   const Training training = builder.role_ == Role::trained ? Training::optimized : Training::none;
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
+  if (plan_.stage.given()) apply_stage(planned.config, settings);
   planned.factory = builder.factory_;
   if (!planned.factory) {
     const std::string type = read_type(settings, builder.type_);
@@ -384,6 +389,7 @@ DataShape JobResolver::read_tables() {
   if (!plan_.corpus) plan_.corpus = open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
   check_sources(*plan_.corpus, table("data").table("mix"));
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
+  read_stages();
   if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), plan_.corpus->max_visual(), 1};
@@ -392,6 +398,40 @@ DataShape JobResolver::read_tables() {
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
   if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe a corpus that the app provides
   return shape;
+}
+
+void JobResolver::read_stages() {
+  plan_.stages = TrainingStages::read(composed_.document.root());
+  if (!plan_.stages.given()) return;
+  std::vector<std::string> trainable, frozen;
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (builder.role_ != Role::source) (builder.role_ == Role::trained ? trainable : frozen).push_back(builder.name_);
+  }
+  plan_.stages.check(trainable, frozen);
+  const JobTable train = table("train");
+  TrainConfig& config = plan_.train;
+  if (config.epochs > 0) train.fail("epochs", "does not apply to a job with [[stages]]; they have steps");
+  if (config.schedule_steps > 0) {
+    train.fail("schedule_steps", "does not apply to a job with [[stages]]: a learning rate decays over a stage");
+  }
+  if (train.has("steps") && config.steps != plan_.stages.steps()) {
+    train.fail("steps", "is " + std::to_string(config.steps) + ", but the [[stages]] have " +
+                            std::to_string(plan_.stages.steps()) + " steps; leave it out, or set it to that");
+  }
+  plan_.stage = plan_.stages.span(composed_.stage);
+  config.steps = plan_.stage.end;
+  for (std::size_t stage = 0; stage < plan_.stages.count(); ++stage) plan_.notes.push_back(plan_.stages.line(stage));
+  if (plan_.stage.last()) return;
+  config.checkpoint_at_end = true;  // the next stage begins from it
+  config.export_dtype = ExportChoice::none;
+}
+
+void JobResolver::apply_stage(SectionConfig& config, const JobTable& settings) const {
+  config.optimizer.lr = plan_.stages.lr(composed_.stage, config.name).value_or(config.optimizer.lr);
+  if (config.emulated()) settings.fail("devices", "are emulated: they keep no state, which [[stages]] hand over");
+  if (config.elastic || config.least > 0) {
+    settings.fail("replicas", "that are elastic or join later do not apply to a job with [[stages]]");
+  }
 }
 
 void JobResolver::set_costs() {

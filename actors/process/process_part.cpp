@@ -45,6 +45,7 @@ bool ProcessPart::recovers_in_place() const {
 }
 
 bool ProcessPart::placements_may_move() const {
+  if (plan.stage.given()) return false;  // a replacement process would not know the stage
   const bool wanted = plan.train.recover == RecoverChoice::restart || joining() > 0;
   // The phases of a synchronous plan count the lanes that existed when the step began.
   return several() && wanted && !scheduling_policy(plan)->synchronous() &&

@@ -39,6 +39,8 @@ struct ProcessPart {
   /// Returns the number of processes that may join the run after its start.
   [[nodiscard]] std::size_t joining() const { return hosts.size() - place.hosts.size(); }
   [[nodiscard]] bool recovering() const { return !record->recoveries.empty(); }
+  /// Returns whether the run has started before, for a loss or for an earlier stage.
+  [[nodiscard]] bool starts_again() const { return recovering() || memory.stages_done > 0; }
   [[nodiscard]] bool stores_checkpoints() const {
     return plan.train.checkpoint_at_end || plan.train.checkpoint_every > 0 || plan.train.archive_every > 0;
   }

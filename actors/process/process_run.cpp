@@ -66,7 +66,7 @@ void ProcessRun::State::check_surroundings() const {
   // Removes segments of a killed run, which this run may continue. Several processes sweep when they open the network.
   if (!part.several() && !part.plan.options.check_only) (void)sweep_shared_memory();
   if (part.several()) check_control_address(part.plan.options.control);
-  if (!part.recovering()) check_http_address(part.plan.options.http, services.keys() != nullptr);
+  if (!part.starts_again()) check_http_address(part.plan.options.http, services.keys() != nullptr);
   TransportConfig transport = part.plan.transport;
   if (part.job_start) {
     transport.listen = part.job_start->access().listen();
@@ -106,8 +106,12 @@ std::string ProcessRun::State::on_host(std::uint32_t host) const {
 }
 
 void ProcessRun::State::print_header() const {
-  if (part.plan.options.quiet || !part.is_root() || part.recovering()) return;
-  std::string header = "job " + part.plan.name + ": " + std::to_string(part.plan.train.steps) + " steps of " +
+  if (part.plan.options.quiet || !part.is_root()) return;
+  if (part.memory.stages_done > 0 && part.start.begins_stage(part.plan)) {
+    part.console.note(part.plan.stages.line(static_cast<std::size_t>(part.plan.stage.number - 1)));
+  }
+  if (part.starts_again()) return;
+  std::string header = "job " + part.plan.name + ": " + std::to_string(all_steps(part.plan)) + " steps of " +
                        std::to_string(part.plan.train.global_batch) + " samples, " +
                        std::to_string(part.plan.options.processes) + (part.several() ? " processes" : " process") +
                        ", transport: " + built.network().provider();
@@ -133,7 +137,7 @@ void ProcessRun::State::print_header() const {
   for (const std::string& note : part.plan.notes) part.console.note("  note: " + note);
   for (const std::string& note : part.claim.notes) part.console.note("  note: " + note);
   if (part.start.first_step == 1) return;
-  const bool complete = part.start.first_step > static_cast<std::uint64_t>(part.plan.train.steps);
+  const bool complete = part.start.first_step > static_cast<std::uint64_t>(all_steps(part.plan));
   part.console.note("  resuming after step " + std::to_string(part.start.first_step - 1) +
                     (complete ? ", the last of the run: all steps are trained" : ""));
 }
@@ -185,11 +189,12 @@ std::optional<RunResult> ProcessRun::State::try_to_join() {
     join_job();
     return std::nullopt;
   } catch (const JobError& problem) {
-    const bool late = part.recovering() && problem.code() == ErrorCode::timeout;  // a process that did not join is lost
+    const bool late =
+        part.starts_again() && problem.code() == ErrorCode::timeout;  // a process that did not join is lost
     const bool peer_lost = part.job_start != nullptr && (late || problem.code() == ErrorCode::peer_lost);
     if (peer_lost && !part.is_root()) part.job_start->leave(problem.what());
     close_failed_start(problem.what());
-    if (peer_lost && part.recovering() && recovery.may_recover()) {
+    if (peer_lost && part.starts_again() && recovery.may_recover()) {
       recovery.end_failed_start(problem.what());
       return RunResult();
     }
@@ -244,7 +249,7 @@ RunResult ProcessRun::State::succeed(const RunOutcome& ended) {
   part.console.finish();
   if (part.by_hand()) part.console.note(ended.left ? "left the run, which continues" : "the run has ended");
   // Removes segments of lost processes, and of a process whose start was interrupted by the run's end.
-  if (part.recovering() || part.joining() > 0) (void)sweep_shared_memory();
+  if (part.starts_again() || part.joining() > 0) (void)sweep_shared_memory();
   const ProcessTotals totals = total_of(ended.processes);
   RunResult result = make_result(*part.record, totals);
   if (part.is_root()) outputs.write_rest(result, ended);
@@ -269,6 +274,20 @@ int ProcessRun::State::fail(const RunOutcome& ended) {
   stop_policy.leave_failed(ended.lost);  // PR-2
 }
 
+void ProcessRun::State::end_stage() {
+  part.console.finish();
+  outputs.close_record();
+  part.bound("the end of the stage", closing_limit);
+  stop();
+  part.memory.frozen.keep(part.plan.graph, built.replicas());
+  part.memory.shadows.reset();  // the next stage trains other sections
+  part.memory.again = !part.is_root();
+  part.memory.enters_stage = true;
+  ++part.memory.stages_done;
+  if (part.job_start) part.job_start->tidy_start();
+  part.bound({}, milliseconds(0));
+}
+
 /// Ends a partial start before the caller reports `problem`, which the watchdog prints at once if the end hangs.
 void ProcessRun::State::close_failed_start(const std::string& problem) {
   part.bound(problem + "; the end of the process", failed_limit);
@@ -289,9 +308,11 @@ void ProcessRun::prepare() {
   // A process from an earlier start receives the checkpoint from rank 0.
   if (state.part.has_state() && !state.part.memory.again)
     state.part.start = find_start_point(state.part.plan, state.part.plan.options.resume);
-  if (state.part.recovering()) {
+  if (std::exchange(state.part.memory.enters_stage, false)) {
+    state.part.record->owed.reset();
+  } else if (state.part.recovering()) {
     state.recovery.continue_record();
-  } else {
+  } else if (state.part.memory.stages_done == 0) {
     state.part.record->resumed_from = state.part.record->last_step = state.part.start.first_step - 1;
   }
   for (std::size_t index = 0; index < state.part.plan.sections.size(); ++index) {
@@ -308,7 +329,7 @@ void ProcessRun::prepare() {
   state.check_surroundings();
   if (!state.part.is_root()) return;
   state.make_shadows();
-  state.built.builder().try_stored_states(state.part.process, state.part.recovering());
+  state.built.builder().try_stored_states(state.part.process, state.part.starts_again());
   state.part.claim = claim_run(state.part.plan, state.part.start, state.part.memory.run);
   state.part.memory.run = state.part.claim.origin.run;
   if (!state.part.plan.options.check_only) {
@@ -358,6 +379,10 @@ std::optional<RunResult> ProcessRun::run() {
     failed.status = state.fail(ended);
     failed.error = ended.error;
     return failed;
+  }
+  if (ended.next_stage) {
+    state.end_stage();
+    return std::nullopt;
   }
   state.outputs.write_trace_part();
   state.outputs.close_record();

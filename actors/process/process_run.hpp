@@ -13,6 +13,9 @@
 // PR-4 (rollback): after a rollback of the guard, the run continues in the same way from a checkpoint before the spike.
 //       The checkpoint is first committed again with the new data cursor: if the machine stops, --resume continues from
 //       it.
+// PR-5 (stages): a stage of the job ends with a checkpoint and the orderly end of every process's part. All processes
+//       then take part in the next start, with the plan of the next stage, whose sections begin with the checkpoint's
+//       values and zero moments (TS-1); sections that the checkpoint lacks begin with their weights.
 #pragma once
 
 #include <chrono>
@@ -40,6 +43,8 @@ struct RunMemory {
   std::optional<RunIdentity> run;       ///< none before the first start
   std::optional<ShadowFolder> shadows;  ///< rank 0, if the run is on a single host and may recover
   bool again = false;                   ///< not rank 0: this process was part of an earlier start
+  std::size_t stages_done = 0;          ///< stages of the job that have ended in this process
+  bool enters_stage = false;            ///< this start follows the end of a stage
   cpu::CpuOperatorTable ops;
   FrozenSections frozen;
   std::unique_ptr<JobStart> start;     ///< null: a single process
@@ -56,8 +61,8 @@ class ProcessRun {
 
   /// Checks everything that can be checked before the run starts: checkpoint, weights, output folder. Throws JobError.
   void prepare();
-  /// Runs to the end and prints an error, if any. Returns nothing if another start follows (PR-3, PR-4). If a job with
-  /// several processes fails, does not return but exits with status 1 (PR-2).
+  /// Runs to the end and prints an error, if any. Returns nothing if another start follows (PR-3 to PR-5). If a job
+  /// with several processes fails, does not return but exits with status 1 (PR-2).
   std::optional<RunResult> run();
 
  private:

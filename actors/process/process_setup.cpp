@@ -48,17 +48,18 @@ SupervisorOptions ProcessRun::State::supervisor_options() {
   if (part.job_start) {
     supervision.host = part.job_start->access().host();
     supervision.stopped_child = std::bind_front(&JobStart::stopped_child, part.job_start, peer_timeout);
-    supervision.connected = [this, recovers](caf::event_based_actor*) {
+    const bool another = recovers || (part.plan.stage.given() && !part.plan.stage.last());
+    supervision.connected = [this, another](caf::event_based_actor*) {
       if (part.replacements_may_come() || part.joining() > 0) return;  // later processes connect to the same listener
       built.actors().stop_listening();
-      if (recovers) return part.job_start->tidy_start();  // another start may follow
+      if (another) return part.job_start->tidy_start();  // another start may follow
       part.job_start->tidy();
     };
   }
   supervision.recovers = recovers;
   supervision.survives = recovery.may_survive();
   if (part.is_root()) supervision.may_recover = [this] { return recovery.may_recover(); };
-  supervision.started_again = part.recovering();
+  supervision.started_again = part.starts_again();
   supervision.rescues =
       recovery.may_recover() && (part.stores_checkpoints() || !part.plan.options.launch_info.several_hosts());
   supervision.start_timeout = milliseconds(static_cast<std::int64_t>(part.plan.transport.start_timeout_s * 1000));
@@ -145,7 +146,7 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   if (part.memory.shadows) options.schedule.shadow_every = static_cast<std::uint64_t>(train.shadow_every);
   if (part.memory.shadows) options.shadows = &part.memory.shadows->store();
   options.schedule.checkpoint_at_end = train.checkpoint_at_end;
-  if (part.recovering()) options.schedule.owed = part.record->owed;
+  if (part.starts_again()) options.schedule.owed = part.record->owed;
   options.schedule.pause_after = part.record->pause_after;
   options.schedule.keeps_state = !has_emulated(part.plan);
   options.ahead = train.ahead;
@@ -156,6 +157,8 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.synchronous = scheduling_policy(part.plan)->synchronous();
   options.measure = !train.deterministic;
   options.predicted = part.plan.planned;
+  options.next_stage = part.plan.stage.given() && !part.plan.stage.last() &&
+                       options.schedule.steps == static_cast<std::uint64_t>(train.steps);
   options.finishing = [this] { outputs.rehearse(); };
   options.moves_placements = part.placements_may_move();
   options.global_clip = train.clip == ClipScope::global;

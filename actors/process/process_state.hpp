@@ -67,6 +67,8 @@ struct ProcessRun::State {
 
   /// Stops everything, in the order of PR-1. Idempotent.
   void stop();
+  /// Ends this process's part of a stage that another one follows (PR-5).
+  void end_stage();
   RunResult succeed(const RunOutcome& ended);
   int fail(const RunOutcome& ended);
   void close_failed_start(const std::string& problem);

@@ -128,6 +128,9 @@ Status RecoveryPath::branch(const Rollback& way) {
   parts_.outputs.journal()->flush(patience);
   const Result<Manifest> base = load_manifest(way.base);
   if (!base) return base.error();
+  if (base->step < static_cast<std::uint64_t>(part_.plan.stage.begin)) {
+    return Error{ErrorCode::not_found, way.base + " was made before this stage"};
+  }
   const auto batch = static_cast<std::uint64_t>(part_.plan.train.global_batch);
   const Result<std::string> spiked = keep_spike(way, base->step);
   if (!spiked) return spiked.error();

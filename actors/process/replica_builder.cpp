@@ -37,7 +37,7 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
 
 std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, const SectionContext& made_from) const {
   const PlannedSection& planned = plan_->sections[place.section.value()];
-  const bool resumed = made_from.trained && !start_->checkpoint.empty();
+  const bool resumed = made_from.trained && start_->holds(*plan_, made_from.name);
   std::shared_ptr<Section> section = planned.factory(made_from);
   Parameters& parameters = section->parameters();
   share_moments(place, parameters);
@@ -53,7 +53,8 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
     }
   }
   if (resumed) {
-    restore_snapshot(*section, start_->checkpoint, made_from.name).or_throw();
+    const RestoredState which = start_->begins_stage(*plan_) ? RestoredState::values : RestoredState::all;
+    restore_snapshot(*section, start_->checkpoint, made_from.name, which).or_throw();
   } else if (adapted && values_later) {
     parameters.initialise();
   }
@@ -130,7 +131,8 @@ std::shared_ptr<Section> ReplicaBuilder::shared(SectionId section, const Operato
            &other.runners[0]->context().memory() == &ops.memory();
   });
   if (found != before.end()) return found->runners[0]->shared_section();
-  return ops.memory().host() ? frozen_->of(section) : nullptr;
+  const bool kept = ops.memory().host() && plan_->graph.node(section).frozen();  // a stage may train it
+  return kept ? frozen_->of(section) : nullptr;
 }
 
 void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica>& before) const {
@@ -151,8 +153,9 @@ void ReplicaBuilder::build(BuiltReplica& replica, const std::vector<BuiltReplica
     // Ranks work in groups of their replica, so only single-rank replicas can share weights.
     std::shared_ptr<Section> section = ranks.size() == 1 ? shared(place.section, ops, before) : nullptr;
     if (!section) on_device(device, [&] { section = load(place, made_from); });
-    replica.runners.push_back(std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer,
-                                                              plan_->train.scheduled_steps()));
+    replica.runners.push_back(
+        std::make_shared<SectionRunner>(std::move(section), made_from, planned.config.optimizer,
+                                        AdamWOptimizer::Span(scheduled_steps(*plan_), plan_->stage.begin)));
   }
 }
 
@@ -170,7 +173,7 @@ std::vector<BuiltReplica> ReplicaBuilder::build_all(const std::vector<ReplicaPla
 void ReplicaBuilder::try_stored_states(ProcessId process, bool again) const {
   for (const ReplicaPlacement& place : plan_->places) {
     const bool trained = plan_->graph.node(place.section).trained();
-    const bool from_checkpoint = trained && !start_->checkpoint.empty();
+    const bool from_checkpoint = trained && start_->holds(*plan_, plan_->graph.node(place.section).section_name());
     const bool stored = from_checkpoint || (!again && !plan_->sections[place.section.value()].config.weights.empty());
     const bool loaded_later = place.process == process && !plan_->options.check_only;
     if (stored && !loaded_later && place.replica == ReplicaIndex(0)) (void)load(place, context(place, {}, *host_ops_));

@@ -30,8 +30,8 @@ void check_pause(const ResolvedJob& plan) {
   if (plan.options.control == "none") {
     throw JobError(option + "a run with --control none cannot be resumed; leave one of them out");
   }
-  if (*after < static_cast<std::uint64_t>(plan.train.steps)) return;
-  throw JobError(option + "the run ends after step " + std::to_string(plan.train.steps) + " (train.steps)");
+  if (*after < static_cast<std::uint64_t>(all_steps(plan))) return;
+  throw JobError(option + "the run ends after step " + std::to_string(all_steps(plan)) + " (train.steps)");
 }
 
 }  // namespace maestro

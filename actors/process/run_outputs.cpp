@@ -168,7 +168,7 @@ void RunOutputs::write_trace(const RunOutcome& ended) const {
 
 void RunOutputs::write_rest(RunResult& result, const RunOutcome& ended) {
   constexpr double bytes_per_mb = 1e6;
-  result.steps = static_cast<std::uint64_t>(part_.plan.train.steps);
+  result.steps = static_cast<std::uint64_t>(all_steps(part_.plan));
   result.wall_seconds = std::chrono::duration<double>(Clock::now() - part_.memory.begun).count();
   result.losses = part_.record->losses;
   for (const Recovery& recovered : part_.record->recoveries) result.recoveries.push_back(line_of(recovered));

@@ -117,6 +117,18 @@ void check_weights_stay(const ResolvedJob& plan) {
   }
 }
 
+/// Throws JobError if the checkpoint's step is of another stage in this job.
+void check_stage(const ResolvedJob& plan, const Manifest& manifest, const std::string& name) {
+  const auto stage_text = [](std::uint64_t stage) {
+    return stage == 0 ? std::string("no stage") : "stage " + std::to_string(stage);
+  };
+  const std::uint64_t here = plan.stages.that_did(manifest.step);
+  if (manifest.stage == here || manifest.step == 0) return;
+  throw JobError(name + " is of step " + std::to_string(manifest.step) + " in " + stage_text(manifest.stage) +
+                 " of its run, which is in " + stage_text(here) +
+                 " here; resume with the [[stages]] of that run up to this step");
+}
+
 /// Adds a note about a run in the folder that would have a new run refused. Throws JobError for a folder that the
 /// resumed run cannot use.
 void note_run_in(const RunFolder& folder, const ResolvedJob& plan, const StartPoint& start, RunClaim& claim) {
@@ -138,6 +150,13 @@ void list(const ResolvedJob& plan, const std::optional<fs::path>& aside, RunClai
 
 }  // namespace
 
+std::size_t stage_of_start(const TrainingStages& stages, const fs::path& resume) {
+  if (!stages.given() || resume.empty()) return 0;
+  const auto checkpoint = resolve_checkpoint(resume);
+  const auto manifest = checkpoint ? load_checkpoint(*checkpoint) : checkpoint.error();
+  return manifest ? stages.after(manifest->step) : 0;  // find_start_point() reports errors
+}
+
 StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
   StartPoint start;
   if (resume.empty()) return start;
@@ -152,12 +171,18 @@ StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
                    std::to_string(plan.train.seed) + "; resume with the same seed");
   }
   if (manifest.step > static_cast<std::uint64_t>(plan.train.steps)) {
+    if (plan.stage.given()) {
+      throw JobError(name + " is of step " + std::to_string(manifest.step) + ", and the job's stages have " +
+                     std::to_string(plan.train.steps) + " steps; lengthen the last stage, or resume from an earlier " +
+                     "checkpoint");
+    }
     const bool epochs = plan.train.epochs > 0;
     throw JobError(name + " is of step " + std::to_string(manifest.step) + ", and " +
                    (epochs ? "train.epochs = " + number_text(plan.train.epochs) + " makes " : "train.steps = ") +
                    std::to_string(plan.train.steps) + (epochs ? " steps" : "") + "; resume with " +
                    (epochs ? "more epochs" : "more steps") + ", or from an earlier checkpoint");
   }
+  check_stage(plan, manifest, name);
   Result<DataCursor> cursor = DataCursor::of(manifest.cursor);
   if (!cursor) throw JobError(name + ": " + cursor.error().message);
   start.cursor = *std::move(cursor);
@@ -217,6 +242,7 @@ RunClaim claim_run(const ResolvedJob& plan, const StartPoint& start, const std::
   if (claim.origin.run.job.empty()) claim.origin.run.job = plan.name;  // from a version that did not record it
   claim.origin.data = data_fingerprint(plan);
   claim.origin.settings = plan.settings;
+  claim.origin.stage = static_cast<std::uint64_t>(plan.stage.number);
   if (resumed) {
     claim.notes = compare_origins(start.checkpoint.string(), start.stored, claim.origin, plan.options.new_data);
     std::ranges::move(rate_jumps(plan, start.stored), std::back_inserter(claim.notes));

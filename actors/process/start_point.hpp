@@ -7,6 +7,7 @@
 //       runs (RF-1, RF-2). A run that keeps no state claims nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -26,10 +27,25 @@ struct StartPoint {
   std::uint64_t first_step = 1;
   Manifest stored;  ///< the checkpoint's manifest
   DataCursor cursor;
+
+  /// Returns whether the first step is a stage's first, so that moments are zero (TS-1).
+  [[nodiscard]] bool begins_stage(const ResolvedJob& plan) const {
+    return plan.stage.number > 1 && stored.step == static_cast<std::uint64_t>(plan.stage.begin);
+  }
+  /// Returns whether a trained section continues from the checkpoint. At a stage's begin the checkpoint may lack it.
+  [[nodiscard]] bool holds(const ResolvedJob& plan, const std::string& section) const {
+    if (checkpoint.empty() || !begins_stage(plan)) return !checkpoint.empty();
+    const std::vector<std::string> sections = stored.sections();
+    return std::ranges::find(sections, section) != sections.end();
+  }
 };
 
+/// Returns the index of the stage that a run from `resume` begins in: 0 without a checkpoint.
+[[nodiscard]] std::size_t stage_of_start(const TrainingStages& stages, const std::filesystem::path& resume);
+
 /// Resolves and verifies `resume`, a value of --resume; empty: a fresh run. Throws JobError if nothing is found, files
-/// are damaged, the seed differs, the job has fewer steps, or the global batch would skip or repeat samples.
+/// are damaged, the seed or the stages differ, the job has fewer steps, or the global batch would skip or repeat
+/// samples.
 [[nodiscard]] StartPoint find_start_point(const ResolvedJob& plan, const std::filesystem::path& resume);
 
 /// Rank 0's claim on the output folder during the run.

@@ -48,7 +48,8 @@ Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_r
   return {};
 }
 
-Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name) {
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name,
+                        RestoredState which) {
   Result<StoredSection> stored = read_section(checkpoint, name);
   if (!stored) return stored.error();
   Parameters& parameters = section.parameters();
@@ -57,6 +58,7 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   if (Status status = import_tensors(section, ParameterBuffer::values, stored->state.parameters, model); !status) {
     return status;
   }
+  if (which == RestoredState::values) return {};
   parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
   std::vector<NamedTensor> first;
   std::vector<NamedTensor> second;

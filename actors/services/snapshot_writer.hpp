@@ -40,8 +40,11 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
 /// gradients. Uses the snapshot's memory for them.
 Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
                    ParameterBuffer from);
+/// The part of a stored state that is restored.
+enum class RestoredState : std::uint8_t { all, values };
 /// Restores a stored state with any number of parts. Runs on the starting thread, before any work.
-Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name);
+Status restore_snapshot(Section& section, const std::filesystem::path& checkpoint, const std::string& name,
+                        RestoredState which = RestoredState::all);
 
 /// Thread-safe.
 class SnapshotWriter {

@@ -101,6 +101,9 @@ void PlannedJob::check_load() {
 RankingReport PlannedJob::report() {
   RankingReport report;
   report.title = title();
+  if (const StageSpan& stage = base().stage; stage.given()) {
+    report.stage = base().stages.line(static_cast<std::size_t>(stage.number - 1));
+  }
   report.ranking = rank();
   if (options_.tries > 0) report.tried = try_best(report.ranking.best);
   report.certain = planner_->certainties(report.ranking);
@@ -136,7 +139,7 @@ std::vector<double> PlannedJob::run(const std::vector<std::string>& settings, co
     all.emplace_back(quiet);
   }
   all.push_back("train.out=" + quoted(folder.string()));
-  if (const TrainConfig& train = base().train; train.steps < steps) {
+  if (const TrainConfig& train = base().train; train.steps < steps && !base().stage.given()) {
     const auto samples = static_cast<double>(base().corpus->samples(Split::train));
     const double epochs = static_cast<double>(steps * train.global_batch) / samples;
     all.push_back(train.epochs > 0 ? "train.epochs=" + number_text(epochs) : "train.steps=" + std::to_string(steps));

@@ -79,6 +79,7 @@ std::vector<std::string> ranking_lines(const RankingReport& report) {
   const LayoutRanking& ranking = report.ranking;
   const RankedLayout& best = ranking.best.front();
   std::vector<std::string> lines{heading(report)};
+  if (!report.stage.empty()) lines.push_back(report.stage);
   const std::vector<std::string> table = table_of(report);
   lines.insert(lines.end(), table.begin(), table.end());
   lines.push_back("bound     no layout of these can do a step in less than " + fixed(ranking.least_bound_ms, 1) +

@@ -21,6 +21,7 @@ struct TriedLayouts {
 /// A ranking with all that its text needs.
 struct RankingReport {
   std::string title;  ///< "distill on 2 CPU devices"
+  std::string stage;  ///< line on the planned stage; empty: the job has no stages
   LayoutRanking ranking;
   std::vector<Certainty> certain;
   std::optional<TriedLayouts> tried;

@@ -75,6 +75,7 @@ Manifest manifest_of(const JsonValue& object) {
     if (const JsonValue value = object.at(key)) *texts = value.texts_by_key();
   }
   manifest.cursor = cursor_of(object.find("cursor"));
+  if (const JsonValue stage = object.at("stage")) manifest.stage = stage.count(most_steps);
   if (const JsonValue ahead = object.at("ahead")) {
     for (const auto& [section, step] : ahead.members())
       manifest.ahead[section] = step.count(manifest.step + most_ahead);
@@ -124,6 +125,7 @@ std::string manifest_text(const Manifest& manifest) {
                  {"ahead", manifest.ahead},
                  {"files", std::move(files)}};
   if (!manifest.cursor.empty()) object["cursor"] = manifest.cursor;
+  if (manifest.stage > 0) object["stage"] = manifest.stage;
   // Computed over the compact form without this key; keys are sorted, so that it is the same for every reader.
   object["self_xxh3_128"] = checksum_of(dumped(object));
   return dumped(object, 2) + "\n";

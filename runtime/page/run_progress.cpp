@@ -6,6 +6,7 @@
 
 #include "runtime/core/json_value.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/job/training_stages.hpp"
 #include "runtime/record/run_folder.hpp"
 #include "runtime/record/run_log.hpp"
 
@@ -15,10 +16,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns train.steps of a job; 0 without it, and for a job that this version does not read.
+/// Returns train.steps of a job, or the steps of its stages; 0 without it, and for a job that this version does not
+/// read.
 std::uint64_t steps_of(const std::string& job) {
   try {
-    const auto settings = JobDocument::parse(job, "the job of the record").settings();
+    const JobDocument document = JobDocument::parse(job, "the job of the record");
+    const TrainingStages stages = TrainingStages::read(document.root());
+    if (stages.given()) return static_cast<std::uint64_t>(stages.steps());
+    const auto settings = document.settings();
     const auto steps = settings.find("train.steps");
     return steps == settings.end() ? 0 : std::strtoull(steps->second.c_str(), nullptr, 10);
   } catch (const JobError&) {

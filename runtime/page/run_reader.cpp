@@ -265,6 +265,8 @@ void RunReader::take_start(const JsonValue& line) {
     if (key == "train.steps") events_.planned_steps = std::strtoull(value.c_str(), nullptr, 10);
     if (key.starts_with("data.")) events_.data.emplace(key, value);
   }
+  events_.stages = TrainingStages::read(job.root());
+  if (events_.stages.given()) events_.planned_steps = static_cast<std::uint64_t>(events_.stages.steps());
 }
 
 std::vector<PageFigure> RunReader::figures() const {
@@ -272,6 +274,10 @@ std::vector<PageFigure> RunReader::figures() const {
   std::vector<PageFigure> out = result_figures(events_.validations, finished_curves(steps_.curves));
   out.push_back({"Steps", std::to_string(steps_.last), "", std::to_string(steps_.last)});
   if (events_.planned_steps > 0) out.back().remark = "of " + std::to_string(events_.planned_steps);
+  if (events_.stages.given()) {
+    out.back().remark +=
+        "; " + events_.stages.line(events_.stages.that_did(std::max<std::uint64_t>(steps_.last, 1)) - 1);
+  }
   if (steps_.lines == 0) return out;
   out.push_back({"Samples", whole(steps_.samples), "read", whole(steps_.samples)});
   out.push_back({"Tokens", whole(steps_.tokens), "read", whole(steps_.tokens)});

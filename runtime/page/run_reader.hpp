@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
+#include "runtime/job/training_stages.hpp"
 #include "runtime/observe/step_times.hpp"
 #include "runtime/page/run_page.hpp"
 #include "runtime/record/record_tail.hpp"
@@ -50,6 +51,7 @@ class RunReader {
   /// State read from events.jsonl.
   struct Events {
     std::uint64_t lines = 0, planned_steps = 0;
+    TrainingStages stages;  // of the job
     std::vector<std::uint64_t> first_steps;
     RecordedState state = RecordedState::under_way;
     std::string error, title;

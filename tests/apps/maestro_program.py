@@ -61,6 +61,8 @@ def text_corpus(size=40_000, seed=7):
 def as_toml(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {as_toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(as_toml(part) for part in value) + "]"
     return json.dumps(value)  # JSON and TOML are equal for strings, numbers, booleans and lists
 
 

@@ -49,13 +49,16 @@ TEST(Manifest, carries_the_run_its_data_and_its_settings) {
   manifest.data = {{"content", "abc"}, {"training samples", "480"}};
   manifest.ahead = {{"plain", 125}};
   manifest.cursor = {{1, 0}, {100, 1900}};
+  manifest.stage = 2;
   manifest.settings = {{"student.lr", "0.001"}, {"train.out", "\"bad \xff bytes\""}};
   const Manifest back = parse_manifest(manifest_text(manifest), "checkpoint.json").value_or_throw();
   EXPECT_EQ(back.run, manifest.run);
   EXPECT_EQ(back.data, manifest.data);
   EXPECT_EQ(back.ahead, manifest.ahead);
   EXPECT_EQ(back.cursor, manifest.cursor);
+  EXPECT_EQ(back.stage, 2u);
   EXPECT_EQ(manifest_text(example()).find("cursor"), std::string::npos) << "of a run that left nothing out";
+  EXPECT_EQ(manifest_text(example()).find("stage"), std::string::npos) << "of a job without stages";
   EXPECT_EQ(back.settings.at("student.lr"), "0.001");
   EXPECT_EQ(back.settings.size(), 2u);
 }

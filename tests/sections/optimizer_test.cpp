@@ -47,6 +47,16 @@ TEST(AdamWOptimizer, schedules_end_at_the_least_rate_and_stay_there) {
   EXPECT_DOUBLE_EQ(AdamWOptimizer(settings(LearningRateSchedule::constant), 14).learning_rate(1000), 1.0);
 }
 
+TEST(AdamWOptimizer, a_schedule_that_begins_later_counts_from_there) {
+  for (const auto schedule :
+       {LearningRateSchedule::cosine, LearningRateSchedule::linear, LearningRateSchedule::constant}) {
+    const AdamWOptimizer at_once(settings(schedule), 14), later(settings(schedule), {14, 100});
+    for (std::int64_t step = 1; step < 20; ++step) {
+      EXPECT_EQ(later.learning_rate(100 + step), at_once.learning_rate(step)) << step;
+    }
+  }
+}
+
 TEST(AdamWOptimizer, no_step_of_a_run_is_spent_at_a_rate_of_zero) {
   OptimizerConfig config;
   for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::linear}) {

@@ -259,10 +259,12 @@ void Coordinator::finish_if_done() {
   if (spikes_.rollback() && !schedule_.stopped()) return go_back();
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
-  if (options_.finishing) options_.finishing();
-  options_.note_event("finished", {{"step", last_step().value()}, {"interrupted", options_.record->interrupted}});
+  const bool next_stage = options_.next_stage && !options_.record->interrupted && !schedule_.stopped();
+  if (options_.finishing && !next_stage) options_.finishing();
+  const EventFields fields{{"step", last_step().value()}, {"interrupted", options_.record->interrupted}};
+  options_.note_event(next_stage ? "stage_finished" : "finished", fields);
   answer_pauses();
-  send_to(this, supervisor(), Finish{});
+  send_to(this, supervisor(), Finish{next_stage});
 }
 
 void Coordinator::announce_checkpoint(const RunUnit& unit) {

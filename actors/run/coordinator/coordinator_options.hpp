@@ -32,6 +32,7 @@ struct CoordinatorOptions {
   std::optional<RunGuard> guard;              ///< none: losses are not judged
   /// Figures of the run; only the coordinator uses them until the run has ended.
   std::shared_ptr<StepFigures> figures = std::make_shared<StepFigures>();
+  bool next_stage = false;          ///< the run goes on with the job's next stage, unless it is stopped
   std::uint64_t rollbacks = 0;      ///< rollbacks of the run so far
   DataCursor cursor;                ///< position in the training data at each step
   std::uint64_t archive_every = 0;  ///< checkpoints of its multiples are also kept in `archive`

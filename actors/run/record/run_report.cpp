@@ -18,7 +18,7 @@ double per_second(std::uint64_t count, double seconds) {
 
 void describe_plan(const ResolvedJob& plan, Report& report) {
   report.set("plan.job", plan.name);
-  report.set("plan.steps", plan.train.steps);
+  report.set("plan.steps", all_steps(plan));
   report.set("plan.seed", plan.train.seed);
   report.set("plan.global_batch", plan.train.global_batch);
   report.set("plan.processes", plan.options.processes);

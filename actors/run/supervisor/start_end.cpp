@@ -64,12 +64,13 @@ void StartEnd::end_others(RunOutcome outcome, const std::string& reason, bool ag
   answered();
 }
 
-void StartEnd::finish() {
+void StartEnd::finish(bool next_stage) {
+  next_stage_ = next_stage;
   mover_.leave_out_replacement();
   if (!run_.membership.finish()) return;
   if (!run_.membership.is_root()) return send_to(run_.self, run_.root, run_.options.summary());
   for (const ProcessInfo& peer : run_.directory.processes) {
-    if (peer.process != run_.options.process) send_to(run_.self, peer.supervisor, Finish{});
+    if (peer.process != run_.options.process) send_to(run_.self, peer.supervisor, Finish{next_stage});
   }
   summarised(run_.options.summary());
 }
@@ -86,6 +87,7 @@ void StartEnd::summarised(const ProcessSummary& summary) {
 void StartEnd::end_in_order(std::vector<ProcessSummary> summaries) {
   RunOutcome outcome;
   outcome.ok = true;
+  outcome.next_stage = next_stage_;
   outcome.processes = std::move(summaries);
   run_.options.outcome->set(std::move(outcome));
 }

@@ -21,8 +21,8 @@ class StartEnd {
   void fail(const Failure& failure, bool print, bool from_root = false, bool recoverable = false);
   /// Ends with a loss; `reason` is sent to the other processes.
   void end_with(RunOutcome outcome, const std::string& reason);
-  /// Requests the summary of every process, after all work is done.
-  void finish();
+  /// Requests the summary of every process, after all work is done. `next_stage`: the run goes on with its next stage.
+  void finish(bool next_stage);
   void summarised(const ProcessSummary& summary);
   void end_in_order(std::vector<ProcessSummary> summaries = {});
   /// Ends this process, which has left the run; the run continues.
@@ -40,6 +40,7 @@ class StartEnd {
   const PeerMesh& mesh_;
   PlacementMover& mover_;
   std::vector<ProcessSummary> summaries_;  // rank 0 only
+  bool next_stage_ = false;                // another stage follows the end in order
   bool survives_ = false;                  // not rank 0: takes part in the next start
   bool ends_ = false;                      // not rank 0: has failed, and ends after rank 0 has the reason
 };

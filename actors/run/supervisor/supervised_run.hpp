@@ -29,6 +29,7 @@ struct RunOutcome {
   std::chrono::steady_clock::time_point lost_at = std::chrono::steady_clock::now();  ///< when the loss was noticed
   bool left = false;                ///< this process has left the run, which continues
   bool again = false;               ///< not rank 0: this process takes part in the next start
+  bool next_stage = false;          ///< ok, and the run goes on with the job's next stage
   std::set<ProcessId> survivors{};  ///< rank 0: the other processes that take part in the next start
 };
 

@@ -101,7 +101,7 @@ caf::behavior Supervisor::make_behavior() {
       [this](const LeaveWanted& wanted) { return mover_.let_leave(wanted); },
       [this](Dismissed) { end_.leave(); },
       [this](LookDue) { look_at_placements(); },
-      [this](Finish) { end_.finish(); },
+      [this](Finish finish) { end_.finish(finish.next_stage); },
       [this](const ProcessSummary& summary) { end_.summarised(summary); },
   };
 }

@@ -10,6 +10,7 @@
 #include "runtime/job/job_document.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/job/plan_reader.hpp"
+#include "runtime/job/training_stages.hpp"
 #include "runtime/model/decoder_config.hpp"
 #include "runtime/observe/padded.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -77,6 +78,7 @@ void JobReference::add_tables() {
   (void)read_plug_ins(root);
   (void)ObserverRegistry().read(root);
   (void)read_train(root.table("train"));
+  TrainingStages::read_keys(root.table("stages"));
   (void)read_data(root.table("data"));
   (void)read_schedule(root.table("schedule"));
   (void)read_guard(root.table("guard"));
@@ -85,6 +87,7 @@ void JobReference::add_tables() {
   (void)read_plan(root.table("plan"));
   const std::pair<const char*, const char*> purposes[] = {
       {"train", "steps, checkpoints, validation, time limits"},
+      {"stages", "parts of the run that train different sections, one after the other"},
       {"data", "the corpus"},
       {"data.mix.NAME", "a source of a mixture, with kind = \"prepared\""},
       {"schedule", "place and order of micro-batches"},
@@ -96,7 +99,9 @@ void JobReference::add_tables() {
   groups_.push_back({top_level, "top level", "keys `name`, `app`, `edges` and `plugins`, and table `observers`",
                      keys_of(document, "")});
   for (const auto& [table, purpose] : purposes) {
-    groups_.push_back({table, "[" + std::string(table) + "]", purpose, keys_of(document, table)});
+    const bool list = std::string_view(table) == "stages";
+    const std::string heading = list ? "[[stages]]" : "[" + std::string(table) + "]";
+    groups_.push_back({table, heading, purpose, keys_of(document, table)});
   }
 }
 

@@ -76,7 +76,7 @@ class SchemaMaker {
     if (key.name == "replicas") schema = {{"anyOf", {schema, table("replicas", {"replicas"})}}};
     if (key.name == "observers") {
       schema["additionalProperties"] = {{"type", "object"}};  // plug-ins' tables
-    } else if (key.name == "predicted_passes_ms") {
+    } else if (key.name == "predicted_passes_ms" || (key.name == "lr" && key.type == "table")) {
       schema["additionalProperties"] = {{"type", "number"}, {"minimum", 0}};  // by section
     } else if (key.type == "table") {
       schema = table(key.name, {key.name});
@@ -134,6 +134,8 @@ class SchemaMaker {
         }
       } else if (group.heading == "[" + group.name + "]" && group.name.find('.') == std::string::npos) {
         properties[group.name] = table(group.name, {group.name});
+      } else if (group.heading == "[[" + group.name + "]]") {
+        properties[group.name] = {{"type", "array"}, {"items", table(group.name, {group.name})}};
       }
     }
     for (const ReferenceSection& each : reference_.sections()) {

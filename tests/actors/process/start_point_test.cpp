@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/checkpoint/checkpoint_archive.hpp"
+#include "runtime/job/job_document.hpp"
 #include "tests/checkpoint/section_fixture.hpp"
 #include "tests/data/temp_folder.hpp"
 #include "tests/support/one_line.hpp"
@@ -152,6 +153,45 @@ TEST(ResumedRun, of_fewer_steps_than_are_done_is_refused) {
                         "an earlier checkpoint"));
   plan.train.epochs = 0.5;
   EXPECT_THAT(refusal_of(), HasSubstr("and train.epochs = 0.5 makes 8 steps; resume with more epochs, or"));
+}
+
+TEST(ResumedRun, begins_in_the_stage_after_its_step_and_needs_the_same_stages) {  // TS-2
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  ASSERT_TRUE(write_checkpoint(store, 9, 9 * 4).ok());
+  const auto in_stage = [&](std::uint64_t stage) {
+    return branch_checkpoint(folder.path() / "step-00000009", store,
+                             [&](Manifest& manifest) { manifest.stage = stage; })
+        .value_or_throw();
+  };
+  const auto stages_of = [](const std::string& first) {
+    const std::string second = "[[stages]]\nsteps = 5\ntrain = [\"a\", \"b\"]\n";
+    const std::string text = "[[stages]]\nsteps = " + first + "\ntrain = [\"a\"]\n" + second;
+    return TrainingStages::read(JobDocument::parse(text, "job.toml").root());
+  };
+  ResolvedJob plan;
+  plan.train.seed = 0;
+  plan.train.global_batch = 4;
+  const auto refusal_of = [&](const TrainingStages& stages, const std::filesystem::path& resume) -> std::string {
+    plan.stages = stages;
+    plan.stage = stages.span(stage_of_start(stages, resume));
+    plan.train.steps = stages.given() ? plan.stage.end : 20;
+    try {
+      const StartPoint start = find_start_point(plan, resume);
+      return start.begins_stage(plan) ? "begins a stage" : "goes on";
+    } catch (const JobError& error) {
+      return error.what();
+    }
+  };
+  const auto first = in_stage(1);
+  EXPECT_EQ(refusal_of(stages_of("9"), first), "begins a stage");
+  EXPECT_EQ(plan.stage.number, 2);
+  EXPECT_EQ(refusal_of(stages_of("11"), first), "goes on");
+  EXPECT_EQ(plan.stage.number, 1);
+  EXPECT_THAT(refusal_of(stages_of("8"), first), HasSubstr("is of step 9 in stage 1 of its run, which is in stage 2"));
+  EXPECT_THAT(refusal_of(TrainingStages(), first), HasSubstr("which is in no stage here"));
+  EXPECT_EQ(refusal_of(stages_of("8"), in_stage(2)), "goes on");
+  EXPECT_THAT(refusal_of(stages_of("2"), in_stage(2)), HasSubstr("the job's stages have 7 steps; lengthen the last"));
 }
 
 TEST(ResumedRun, goes_on_with_the_cursor_of_its_checkpoint) {  // DC-2

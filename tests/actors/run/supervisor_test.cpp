@@ -98,6 +98,15 @@ TEST_F(SupervisorTest, an_orderly_end_brings_the_summary_and_a_failure_after_it_
   EXPECT_TRUE(outcome.ok);
   ASSERT_EQ(outcome.processes.size(), 1u);
   EXPECT_EQ(outcome.processes[0].bytes, 77u);
+  EXPECT_FALSE(outcome.next_stage);
+}
+
+TEST_F(SupervisorTest, the_end_of_a_stage_is_an_orderly_end_that_another_start_follows) {  // PR-5
+  tell_it(Finish{true});
+  ASSERT_TRUE(decided());
+  const RunOutcome outcome = ended_.get();
+  EXPECT_TRUE(outcome.ok);
+  EXPECT_TRUE(outcome.next_stage);
 }
 
 TEST_F(SupervisorTest, a_process_of_another_build_ends_the_job_naming_both) {

@@ -107,6 +107,20 @@ TEST_F(SnapshotWriterTest, a_section_gets_its_values_its_moments_and_its_updates
   EXPECT_EQ(writer_.spare("plain", {}).values.memory.size(), 0u) << "nothing is kept";
 }
 
+TEST_F(SnapshotWriterTest, a_section_that_gets_only_its_values_back_has_no_updates_and_zero_moments) {  // TS-1
+  Plain section, restored;
+  fill(section, 100);
+  section.parameters().set_updates(7);
+  store(writer_, StepId(3), section);
+  const auto latest = writer_.store().latest().value_or_throw();
+  ASSERT_TRUE(restore_snapshot(restored, latest, "plain", RestoredState::values).ok());
+  EXPECT_TRUE(std::ranges::equal(restored.parameters().values(), section.parameters().values()));
+  EXPECT_EQ(restored.parameters().updates(), 0);
+  for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
+    for (const float value : restored.parameters().buffer(which).span<float>()) EXPECT_EQ(value, 0);
+  }
+}
+
 std::vector<float> second_moments_of(Plain& section) {
   const Tensor moments = section.parameters().second_moments();
   if (moments.dtype() == DType::bf16) return {moments.span<bfloat16>().begin(), moments.span<bfloat16>().end()};
