@@ -22,7 +22,7 @@ struct StageSpan {
   std::int64_t number = 0;  ///< from 1; 0: the job has no stages
   std::int64_t count = 0;
   std::int64_t begin = 0;  ///< steps of the stages before
-  std::int64_t end = 0;    ///< its last step
+  std::int64_t end = 0;    ///< last step
   [[nodiscard]] bool given() const { return number > 0; }
   [[nodiscard]] bool last() const { return number == count; }
   friend bool operator==(const StageSpan&, const StageSpan&) = default;
