@@ -3,7 +3,9 @@
 """Jobs with [[stages]]: like runs one after another, stopped, killed and resumed in each stage, in several processes."""
 
 import json
+import os
 import shutil
+import signal
 import unittest
 
 from maestro_program import SystemTest
@@ -116,6 +118,20 @@ class Stages(SystemTest):
             resumed = self.train(staged(**long), "--processes", 2, "--resume", f"killed{moment}",
                                  settings={**settings, "train.out": f"killed{moment}"})
             self.assertEqual(resumed.curve(), whole.curve(after=resumed.report["resumed_from"]))
+
+    def test_go_on_after_the_loss_of_a_process_in_each_stage(self):
+        long = {"first": 40, "second": 60}
+        whole = self.train(staged(**long), settings={"train.out": "whole"})
+        for moment in (10, 60):
+            out = {"train.checkpoint_every": 5, "train.out": f"lost{moment}"}
+            run = self.start_held(staged(**long), "--processes", 2, settings=out, after=moment)
+            self.assertTrue(run.wait_for_text(f"paused after step {moment}"), run.text)
+            os.kill(run.members()[1], signal.SIGKILL)
+            self.assertTrue(run.wait_for_text("starting again"), run.text)
+            finished = run.wait()
+            self.assertEqual(finished.status, 0, finished.describe())
+            self.assertEqual(finished.report["last_step"], 100)
+            self.assertEqual(finished.curve(), whole.curve())
 
     def test_that_do_not_fit_are_refused_before_the_run(self):
         def check(wanted, **changes):
