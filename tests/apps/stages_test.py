@@ -8,7 +8,7 @@ import shutil
 import signal
 import unittest
 
-from maestro_program import SystemTest
+from maestro_program import SystemTest, free_port
 from vlm_test import png, sample, vision_language
 
 FIRST, SECOND = 3, 4
@@ -92,6 +92,17 @@ class Stages(SystemTest):
             several = self.train(staged(), "--processes", processes, settings={"train.out": f"of{processes}"})
             self.assertEqual(several.curve(), alone.curve())
             self.assertEqual(self.files(f"of{processes}"), self.files("alone"))
+
+    def test_pass_together_in_processes_that_rank_0_has_not_started(self):
+        alone = self.train(staged(), settings={"train.out": "alone"})
+        port = free_port()
+        runs = [self.start(staged(), settings={"train.out": "joined"}, variables={
+            "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]
+        finished = [run.wait() for run in runs]
+        self.assertEqual([one.status for one in finished], [0, 0], [one.describe() for one in finished])
+        self.assertEqual(finished[0].curve(), alone.curve())
+        self.assertEqual(self.files("joined"), self.files("alone"))
 
     def test_go_on_after_a_stop_in_each_stage(self):
         whole = self.train(staged(), settings={"train.out": "whole"})
