@@ -191,12 +191,14 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
     if (machine_.devices > at_once_) site.now = thread_cpu_ms;
     rank.probe = std::make_unique<PassProbe>(probed_section(plan, section), of_layout, site);
   });
+  // Replicas may take turns, as code in Python does, which the first passes after a common start do not show.
+  const int passes = plan.meta_sections[section.value()]->runs_dry() ? 1 : 4;
   for (const MicroBatchPlan& batch : batches) {
     const Clock::time_point begin = Clock::now();
     for (int round = 0; round < most_rounds && (round <= options_.rounds || Clock::now() - begin < options_.least);
          ++round) {
       each([&](MeasuredRank& rank, std::size_t) {
-        rank.passes.push_back(rank.probe->pass(batch));
+        for (int pass = 0; pass < passes; ++pass) rank.passes.push_back(rank.probe->pass(batch));
         if (node.trained()) rank.ends.push_back(rank.probe->step_end());
       });
     }

@@ -168,16 +168,17 @@ AppPlan PythonApp::plan(const nb::dict& given, bool quiet) {
                    ": plan in a script of its own with processes=1, and give its layout to the app as settings");
   }
   const AppPlanOptions options = plan_options_of(given);
+  const nb::object check = given["check"];
   RaisedExceptions::of_process().clear();
   const SavedSignals saved;
   const nb::gil_scoped_release unlocked;
   const Planning planning(types_);
   std::ostringstream unseen;
   Console warnings({unseen, std::cerr, false, {}});
-  const auto compose = [this](const std::vector<std::string>& settings, RunOptions run, Console& console) {
+  const auto compose = [&](const std::vector<std::string>& settings, RunOptions run, Console& console) {
     {
       const nb::gil_scoped_acquire locked;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // an interrupt
+      check();  // raises an interrupt
     }
     if (!run.check_only) prepare_signals();  // a trial run
     return app_.with(settings, std::move(run), console);

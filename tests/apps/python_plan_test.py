@@ -6,6 +6,7 @@ import json
 import tomllib
 import unittest
 
+from maestro_program import LOADED
 from python_module_test import CORPUS, PACKAGE
 from python_section_test import HeadTest, TorchTest
 
@@ -96,8 +97,27 @@ class PlannedApp(HeadTest):
                               pathlib.Path("out").exists()]))
         """)
         for ms in (*steps, tried):
-            self.assertTrue(0.98 * spun_ms < ms < 6 * spun_ms, (ms, spun_ms))
+            self.assertTrue(0.98 * spun_ms < ms < 5 * LOADED * spun_ms, (ms, spun_ms))
         self.assertEqual((called, files), (0, False), "a trial run leaves nothing and calls nobody")
+
+    def test_ends_at_an_interrupt_wherever_it_comes(self):
+        interrupted, restored = self.answer("""
+            import os, signal
+            class Interrupting(Numbers):
+                lengths = 0
+                def length(self, split, sample):
+                    self.lengths += 1
+                    if self.lengths == 5:
+                        os.kill(os.getpid(), signal.SIGINT)
+                    return super().length(split, sample)
+            corpus = Interrupting()
+            app = head_app(corpus, Head)
+            try:
+                app.plan(vary="all")
+            except KeyboardInterrupt:
+                print(json.dumps([True, signal.getsignal(signal.SIGINT) is signal.default_int_handler]))
+        """)
+        self.assertTrue(interrupted and restored)
 
     def test_keeps_measured_times_in_a_profile(self):
         first, again, measured = self.answer("""

@@ -22,7 +22,7 @@ from typing import Callable, Iterable, Optional, Union
 
 from maestro import _core
 from maestro._core import JobError, Port, RunResult
-from maestro._plan import Layout, Ranking, kept_generators, ranking_of
+from maestro._plan import Layout, Ranking, deferred_interrupts, kept_generators, ranking_of
 from maestro._sections import Batch, Input, Output, settings_of
 
 __all__ = ["App", "Batch", "Corpus", "Input", "JobError", "Layout", "Output", "Port", "Ranking", "RunFailed", "RunResult",
@@ -227,8 +227,8 @@ class App:
         options = {"vary": varied, "devices": devices or 0, "cpu_devices": self._cpu_devices, "profile": os.fspath(profile or ""),
                    "measure_ms": measure_ms, "top": top, "trials": trials, "steps": steps}
         try:
-            with kept_generators():
-                return ranking_of(self._app.plan(options, self._quiet))
+            with kept_generators(), deferred_interrupts() as check:
+                return ranking_of(self._app.plan({**options, "check": check}, self._quiet))
         except JobError as failure:
             raise failure from self._app.cause(str(failure))
 

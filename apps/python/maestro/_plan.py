@@ -3,7 +3,9 @@
 
 import contextlib
 import random
+import signal
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -76,3 +78,24 @@ def kept_generators():
         if torch := sys.modules.get("torch"):
             stack.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []))
         yield
+
+
+@contextlib.contextmanager
+def deferred_interrupts():
+    """Yields a function that handles a SIGINT that has come. So an interrupt ends a plan, and not a call of a corpus or a
+    constructor, whose failure would count as a layout that is refused."""
+    came: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield lambda: None
+        return
+
+    def check():
+        if came:
+            before(came.pop(), None)
+
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
