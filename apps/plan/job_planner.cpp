@@ -181,9 +181,11 @@ void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
   };
   for (const Choices& choices : choices_) {
     std::map<std::pair<std::int64_t, std::int64_t>, Measured> built;
-    for (const Choice& choice : choices.layouts) {
+    std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
+    for (const Choice& choice : choices.layouts) {  // the fewest replicas first
       // A stage makes calls of its section, and replicas make the same calls.
-      if (choice.layout.pipeline > 1 || choice.layout.replicas > 1) continue;
+      if (choice.layout.pipeline > 1) continue;
+      if (!seen.emplace(choice.layout.tensor, choice.layout.context, choice.layout.micro_batch).second) continue;
       const SectionId section = *choice.plan.graph.find(choices.section);
       const std::vector<MicroBatchPlan> batches = prices_.batches(choice.plan, section);
       const auto priced = [&](bool on_shares) { return prices_.has(choice.plan, batches.front(), on_shares); };

@@ -100,6 +100,15 @@ class PlannedApp(HeadTest):
             self.assertTrue(0.98 * spun_ms < ms < 5 * LOADED * spun_ms, (ms, spun_ms))
         self.assertEqual((called, files), (0, False), "a trial run leaves nothing and calls nobody")
 
+    def test_counts_that_replicas_wait_for_the_interpreter(self):
+        steps, text = self.answer(SPIN, """
+            app = head_app(Numbers(), Spin, cpu_devices=2, settings={"micro_batch": 4, "replicas": 2})
+            ranking = app.plan(measure_ms=0)
+            print(json.dumps([[each.step_ms for each in ranking], [each.sections["head"] for each in ranking]]))
+        """)
+        self.assertIn("2 x m4 cpu:0,1", text)
+        self.assertGreater(min(steps), 0.65 * 8 * (3 + 6), "half of it without the interpreter's lock")
+
     def test_ends_at_an_interrupt_wherever_it_comes(self):
         interrupted, restored = self.answer("""
             import os, signal
