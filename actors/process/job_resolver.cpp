@@ -131,6 +131,8 @@ class JobResolver {
  private:
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
   DataShape read_tables();
+  /// Returns whether the job trains a section that can be trained.
+  [[nodiscard]] bool is_trained(const SectionBuilder& builder) const;
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
@@ -152,12 +154,15 @@ class JobResolver {
   ResolvedJob plan_;
 };
 
+bool JobResolver::is_trained(const SectionBuilder& builder) const {
+  if (plan_.stage.given()) return plan_.stages.trains(composed_.stage, builder.name_);
+  return table(builder.name_).flag("trained", builder.defaults_.trained);
+}
+
 std::map<std::string, Role> JobResolver::roles_by_section() const {
   std::map<std::string, Role> roles;
   for (const SectionBuilder& builder : composed_.builders) {
-    const bool trained = plan_.stage.given() ? plan_.stages.trains(composed_.stage, builder.name_)
-                                             : table(builder.name_).flag("trained", builder.defaults_.trained);
-    const bool frozen = builder.role_ == Role::trained && !trained;
+    const bool frozen = builder.role_ == Role::trained && !is_trained(builder);
     roles[builder.name_] = frozen ? Role::frozen : builder.role_;
   }
   // Gradients pass through a frozen section if a section before it is trained.
