@@ -120,6 +120,7 @@ class Status:
     step_ms: Optional[float]
     step_time_over_bound: Optional[float]
     stops_after: Optional[int]
+    stage: str
 
 
 @dataclasses.dataclass(frozen=True)
