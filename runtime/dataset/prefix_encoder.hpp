@@ -2,10 +2,10 @@
 // Encodes conversations for models that read a question as a prefix and write the answer as its suffix (PaliGemma,
 // Beyer et al. 2024, section 3.1), without a chat template.
 //
-// PF-1 (same tokens): the tokens of a question and its answer equal those of transformers' processor for a prompt and a
+// QA-1 (same tokens): the tokens of a question and its answer equal those of transformers' processor for a prompt and a
 //       suffix: the image tokens, the begin-of-text token, the question, a newline; then, encoded apart from it, the
 //       answer and the end-of-text token.
-// PF-2 (targets): the model learns the answer and its end.
+// QA-2 (targets): the model learns the answer and its end.
 #pragma once
 
 #include <cstdint>

@@ -121,7 +121,7 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   }
 }
 
-/// PF-1 and PF-2.
+/// QA-1 and QA-2.
 TEST(ImageTexts, prefixes_and_suffixes_equal_those_of_the_processor) {
   const json texts = read(references / "texts.json");
   const DocumentEncoder encoder(options_of(references / "paligemma"));

@@ -90,7 +90,7 @@ TEST_F(RepeatingTableTest, calls_with_another_operator_tensor_shape_or_scalar_ar
   const Tensor qkv = tensor(2, {rows, 3 * width});
   const std::int32_t* positions = tensor(3, {rows}, DType::i32).data<std::int32_t>();
   const std::span<const std::int32_t> at(positions, rows);
-  const RotaryFrequencies frequencies{{1, 0.5}, 1};
+  const RotaryFrequencies frequencies{{1, 0.5}, 1, {}};
   device_->memory().zero(memory_.data(), memory_.size());
   const std::vector<std::function<void()>> works = {
       [&] { ops().run(Gelu{.x = a, .y = b}); },
@@ -141,7 +141,7 @@ TEST_F(RepeatingTableTest, frequencies_of_a_rotation_count_by_value_and_may_chan
   for (int run = 1; run <= 3; ++run) {
     for (const double angle : {0.25, 0.5}) {
       write(qkv, std::vector<float>(3 * width, 1.0F));
-      RotaryFrequencies frequencies{{angle}, 1};
+      RotaryFrequencies frequencies{{angle}, 1, {}};
       ops().repeat(place, [&] {
         ops().run(Rotary{qkv, {1, 1, width, true}, positions.span<std::int32_t>(), &frequencies, 1});
         frequencies.inverse.clear();
