@@ -14,8 +14,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 RECORDED = HERE / "references/image_text"  # by record_image_answers.py
 FOLDERS = HERE.parent / "dataset/references/images"
 ROWS = HERE.parent / "dataset/references/image_rows"
-FAMILIES = ("smolvlm", "llava", "llava_onevision", "internvl", "gemma3", "paligemma", "qwen2_5_vl")
-VISION = ("vision_tower.", "model.vision_model.", "model.vision_tower.", "visual.blocks.", "visual.patch_embed.")
+FAMILIES = ("smolvlm", "llava", "llava_onevision", "internvl", "gemma3", "paligemma", "qwen2_5_vl", "qwen3_vl")
+VISION = ("vision_tower.", "model.vision_model.", "model.vision_tower.", "visual.blocks.", "visual.patch_embed.",
+          "model.visual.blocks.", "model.visual.patch_embed.", "model.visual.pos_embed.")
 SMALL = ("--set", "train.global_batch=4", "--set", "train.validation_samples=0", "--set", "train.schedule_steps=3")
 
 

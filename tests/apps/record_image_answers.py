@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 from transformers import (AutoConfig, AutoModelForImageTextToText, AutoTokenizer, Gemma3Processor, Idefics3Processor,
-                          InternVLProcessor, LlavaOnevisionProcessor, LlavaProcessor, PaliGemmaProcessor, Qwen2_5_VLProcessor)
+                          InternVLProcessor, LlavaOnevisionProcessor, LlavaProcessor, PaliGemmaProcessor, Qwen2_5_VLProcessor, Qwen3VLProcessor)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
@@ -36,7 +36,8 @@ KINDS = {"smolvlm": (Idefics3ImageProcessorPil, Idefics3Processor), "llava": (CL
          "internvl": (GotOcr2ImageProcessorPil, InternVLProcessor),
          "gemma3": (Gemma3ImageProcessorPil, Gemma3Processor),
          "paligemma": (SiglipImageProcessorPil, PaliGemmaProcessor),
-         "qwen2_5_vl": (Qwen2VLImageProcessorPil, Qwen2_5_VLProcessor)}
+         "qwen2_5_vl": (Qwen2VLImageProcessorPil, Qwen2_5_VLProcessor),
+         "qwen3_vl": (Qwen2VLImageProcessorPil, Qwen3VLProcessor)}
 LARGER = {"paligemma": 15}  # factor of the products' initial matrices: with small ones a model repeats one token
 ASKED = (["a.png"], ["b.jpg"], ["c.webp"], ["a.png", "b.jpg"])
 
@@ -49,7 +50,7 @@ def processor_of(name):
     file = FOLDERS / name / "chat_template.jinja"
     template = file.read_text() if file.exists() else None
     parts = [kind(**settings["image_processor"]), AutoTokenizer.from_pretrained(FOLDERS / name)]
-    if name in ("llava_onevision", "internvl", "qwen2_5_vl"):  # without its reader of videos
+    if name in ("llava_onevision", "internvl", "qwen2_5_vl", "qwen3_vl"):  # without its reader of videos
         whole.check_argument_for_proper_class = lambda self, name, argument: type(argument)
         parts.append(None)
     made = whole(*parts, chat_template=template, **given)

@@ -3,7 +3,7 @@
 """Records positions of transformers' Qwen2VLModel.get_rope_index for mark_rows_test.cpp.
 
 Needs torch and transformers; run from anywhere: tests/data/record_mark_references.py
-Writes references/marks.json, a list of layouts of texts and images in turn:
+Writes references/marks.json, layouts with texts and images in turn:
   parts   numbers of tokens of a text, or [rows, columns] of an image's merged grid
   hash    of the positions (T, 3), row by row: h = (31 h + position) mod 2^32, from 0 on
   next    the position after the last token

@@ -103,7 +103,7 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   const json& conversations = texts["conversations"];
   ASSERT_EQ(conversations.size(), 60U);
   for (const std::string name : {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked",
-                                 "llava_onevision marked", "internvl", "gemma3", "qwen2_5_vl"}) {
+                                 "llava_onevision marked", "internvl", "gemma3", "qwen2_5_vl", "qwen3_vl"}) {
     const std::string model = name.substr(0, name.find(' '));
     PrepareOptions options = options_of(references / model);
     if (model != name) options.chat_template = (references / model / "marked.jinja").string();

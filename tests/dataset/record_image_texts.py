@@ -25,7 +25,7 @@ from transformers import (CLIPVisionConfig, Gemma3Config, Gemma3Processor, Gemma
                           Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig, LlavaConfig,
                           LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PaliGemmaConfig,
                           PaliGemmaProcessor, PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLProcessor,
-                          Qwen2Config, SiglipVisionConfig, SmolVLMConfig)
+                          Qwen2Config, Qwen3VLConfig, Qwen3VLProcessor, SiglipVisionConfig, SmolVLMConfig)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
@@ -192,13 +192,13 @@ def internvl():
                                      image_token_id=tokenizer.convert_tokens_to_ids("<IMG_CONTEXT>"))
 
 
-def qwen(kind, config, section, **vision):
+def qwen(kind, config, section, words=(), **vision):
     special = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
     tokenizer = tokenizer_of("qwen2", special, None, "<|im_end|>")
     images = Qwen2VLImageProcessorPil(patch_size=4, size={"shortest_edge": 256, "longest_edge": 4096})
     without_videos(kind)
     processor = kind(images, tokenizer, None, chat_template=QWEN)
-    words = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    words = {**dict(words), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
              "num_key_value_heads": 2, "vocab_size": len(tokenizer), "max_position_embeddings": 4096,
              "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id,
              "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, **section}}
@@ -242,7 +242,9 @@ MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
           "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision,
           "internvl": internvl, "gemma3": gemma3, "paligemma": paligemma,
           "qwen2_5_vl": lambda: qwen(Qwen2_5_VLProcessor, Qwen2_5_VLConfig, {"mrope_section": [2, 3, 3]}, window_size=16,
-                                     fullatt_block_indexes=[1])}
+                                     fullatt_block_indexes=[1]),
+          "qwen3_vl": lambda: qwen(Qwen3VLProcessor, Qwen3VLConfig, {"mrope_section": [4, 2, 2], "mrope_interleaved": True},
+                                   {"head_dim": 16}, num_position_embeddings=64, deepstack_visual_indexes=[0])}
 
 
 def conversation(source):
