@@ -109,7 +109,7 @@ WHOLE_RESIZE = PIL.Image.Image.resize
 
 @contextlib.contextmanager
 def pass_order(order):
-    """Lets every resize use one order of passes."""
+    """Lets every resize use the same pass order."""
     def horizontal(image, size, resample=None, box=None, reducing_gap=None):
         return WHOLE_RESIZE(WHOLE_RESIZE(image, (size[0], image.height), resample), size, resample)
     if order == "horizontal":
