@@ -40,8 +40,8 @@ class AGivenModel(SystemTest):
         self.assertEqual(finished.status, 0, finished.describe())
         return json.loads((self.folder / out / "vlm/report.json").read_text())
 
-    def losses(self, *arguments, **more):
-        return [row["loss"] for row in self.trained("smolvlm", *arguments, **more)["steps"] if row["section"] == "llm"]
+    def losses(self, *arguments, family="smolvlm", **more):
+        return [row["loss"] for row in self.trained(family, *arguments, **more)["steps"] if row["section"] == "llm"]
 
     def assert_answers(self, family, folder):
         recorded = json.loads((RECORDED / family / "answers.json").read_text())
@@ -103,6 +103,14 @@ class AGivenModel(SystemTest):
             losses = self.losses("--train", "vision,projector,llm", *words, out=name)
             for step, (one, other) in enumerate(zip(alone, losses, strict=True)):
                 self.assertAlmostEqual(one, other, delta=1e-5 * abs(one), msg=f"{name}, step {step + 1}")
+
+    def test_has_the_same_losses_in_pipeline_stages_which_take_marks_and_taps(self):
+        words = [word for key in ("vision.pipeline=2", "llm.pipeline=2") for word in ("--set", key)]
+        for family in ("gemma3", "qwen3_vl"):
+            alone = self.losses("--train", "vision,projector,llm", family=family, out=f"{family}-alone")
+            staged = self.losses("--train", "vision,projector,llm", *words, family=family, out=f"{family}-staged")
+            for one, other in zip(alone, staged, strict=True):
+                self.assertAlmostEqual(one, other, delta=1e-5 * abs(one), msg=family)
 
     def test_goes_on_after_a_stop_with_the_same_losses(self):
         whole = self.losses()
