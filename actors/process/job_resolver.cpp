@@ -421,7 +421,7 @@ void JobResolver::read_stages() {
   }
   if (train.has("steps") && config.steps != plan_.stages.steps()) {
     train.fail("steps", "is " + std::to_string(config.steps) + ", but the [[stages]] have " +
-                            std::to_string(plan_.stages.steps()) + " steps; leave it out, or set it to that");
+                            std::to_string(plan_.stages.steps()) + " steps; set it to their sum, or leave it out");
   }
   plan_.stage = plan_.stages.span(composed_.stage);
   config.steps = plan_.stage.end;
