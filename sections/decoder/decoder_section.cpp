@@ -237,8 +237,9 @@ Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
 
 Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, const Block& wanted) {
   const MarkedLayout marked(context_.name, tape, inputs, decoder());
-  const Var x = incoming(tape, inputs);
-  return stack_.transformed(tape, x, marked.layout(), wanted, added_rows(tape, inputs));
+  Var x = incoming(tape, inputs);
+  const std::vector<AddedRows> added = added_rows(tape, inputs);
+  return stack_.transformed(tape, std::move(x), marked.layout(), wanted, added);  // the first layer frees its input
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {
