@@ -350,7 +350,8 @@ void check_recompute(const SectionConfig& config, const GraphNode& node, const S
   if (!node.runs_backward()) {
     throw JobError(key + " does not apply to a frozen section that passes no gradient: it keeps no values");
   }
-  if (!meta_section.recomputes()) throw JobError(key + ": the section cannot recompute layers; decoders and vision encoders can");
+  if (!meta_section.recomputes())
+    throw JobError(key + ": the section cannot recompute layers; decoders and vision encoders can");
 }
 
 void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {

@@ -21,7 +21,7 @@ struct TriedLayouts {
 /// A ranking with all that its text needs.
 struct RankingReport {
   std::string title;  ///< "distill on 2 CPU devices"
-  std::string stage;  ///< line on the planned stage; empty: the job has no stages
+  std::string stage;  ///< the planned stage in words; empty without [[stages]]
   LayoutRanking ranking;
   std::vector<Certainty> certain;
   std::optional<TriedLayouts> tried;

@@ -45,7 +45,7 @@ struct Manifest {
   std::map<std::string, std::string> settings;  ///< settings of the job, by key
   std::map<std::string, std::string> dtypes;    ///< dtype of a section's initial weights, by section: "bf16"
   std::uint64_t step = 0;                       ///< optimizer steps done
-  std::uint64_t stage = 0;                      ///< stage of the job that did the step, from 1; 0: it has no stages
+  std::uint64_t stage = 0;                      ///< number of the stage that did the step, from 1; 0 without [[stages]]
   std::map<std::string, std::uint64_t> ahead;   ///< optimizer steps of sections that have done more, by section
   std::uint64_t seed = 0;
   std::uint64_t data_position = 0;                   ///< next position of the sampler

@@ -2,9 +2,9 @@
 // Encodes conversations for models that read a question as a prefix and write the answer as its suffix (PaliGemma,
 // Beyer et al. 2024, section 3.1), without a chat template.
 //
-// QA-1 (same tokens): the tokens of a question and its answer equal those of transformers' processor for a prompt and a
-//       suffix: the image tokens, the begin-of-text token, the question, a newline; then, encoded apart from it, the
-//       answer and the end-of-text token.
+// QA-1 (same tokens): a question with its answer becomes the tokens that transformers' processor makes from a prompt
+//       and a suffix: the image tokens, the begin-of-text token, the question, a newline; then the answer, which is
+//       encoded separately, and the end-of-text token.
 // QA-2 (targets): the model learns the answer and its end.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/job/config.hpp"
+#include "runtime/job/job_state.hpp"
 
 namespace maestro {
 
@@ -13,12 +14,6 @@ namespace {
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 }  // namespace
@@ -86,7 +81,7 @@ void TrainingStages::check(const std::vector<std::string>& trainable, const std:
   for (const Stage& stage : stages_) {
     for (const std::string& section : stage.trained) {
       if (has(trainable, section)) continue;
-      const std::string others = "; these can be trained: " + joined(trainable);
+      const std::string others = "; these can be trained: " + listed(trainable);
       if (has(frozen, section))
         stage.table.fail("train", "section \"" + section + "\" is always frozen in this app" + others);
       const auto nearest = nearest_name(section, trainable);
@@ -105,7 +100,7 @@ std::string TrainingStages::line(std::size_t index) const {
   }
   return "stage " + std::to_string(stage.span.number) + " of " + std::to_string(stage.span.count) + ": steps " +
          std::to_string(stage.span.begin + 1) + " to " + std::to_string(stage.span.end) + ", trains " +
-         joined(sections);
+         listed(sections);
 }
 
 }  // namespace maestro

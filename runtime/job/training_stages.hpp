@@ -3,7 +3,7 @@
 //
 // TS-1 (like runs): a stage trains as a run that begins with the weights of the stage before: its optimizer's moments
 //       are zero, and its learning rates begin anew. Steps, samples and the record go on.
-// TS-2 (by steps): steps decide about stages: stage k has the steps after those of the stages before it.
+// TS-2 (by steps): the first stage has the first steps of the run, and each later stage the next ones.
 // TS-3 (only more): a section that a stage trains is also trained by later stages, which may give it lr = 0.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace maestro {
 
 /// The place of a stage in a run.
 struct StageSpan {
-  std::int64_t number = 0;  ///< from 1; 0: the job has no stages
+  std::int64_t number = 0;  ///< from 1; 0 without [[stages]]
   std::int64_t count = 0;
   std::int64_t begin = 0;  ///< steps of the stages before
   std::int64_t end = 0;    ///< last step

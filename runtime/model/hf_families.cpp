@@ -27,7 +27,7 @@ struct Family {
   bool score_cap = false;       ///< the class applies attn_logit_softcapping
   bool gelu = false;            ///< the gate is a GELU if the key of the activation is absent
   bool gelu_is_tanh = false;    ///< "gelu" names the approximation by tanh, too
-  /// Key of the gate's activation; the other key has no effect.
+  /// Key that names the gate's activation.
   const char* activation = "hidden_act";
   RotaryForm rotary{};
 };

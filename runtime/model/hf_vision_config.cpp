@@ -41,27 +41,62 @@ void read_positions(const HfKeys& keys, VisionConfig& config) {
   if (keys.find("table_columns")) config.columns = keys.size("table_columns");
 }
 
+/// A member that only maestro_vision has, and its key; an absent key means the default of VisionConfig.
+template <class Value>
+struct OwnMember {
+  const char* key;
+  Value VisionConfig::*member;
+  [[nodiscard]] bool usual(const VisionConfig& config) const { return config.*member == VisionConfig().*member; }
+};
+constexpr OwnMember<bool> own_flags[] = {{"class_row", &VisionConfig::class_row},
+                                         {"pre_norm", &VisionConfig::pre_norm},
+                                         {"last_norm", &VisionConfig::last_norm},
+                                         {"patch_bias", &VisionConfig::patch_bias},
+                                         {"whole_tiles", &VisionConfig::whole_tiles},
+                                         {"rms_norm", &VisionConfig::rms_norm},
+                                         {"gated", &VisionConfig::gated},
+                                         {"fused_qkv", &VisionConfig::fused_qkv},
+                                         {"head_norms", &VisionConfig::head_norms},
+                                         {"qkv_bias", &VisionConfig::qkv_bias}};
+constexpr OwnMember<std::int64_t> own_sizes[] = {{"times", &VisionConfig::times}, {"window", &VisionConfig::window}};
+constexpr OwnMember<double> own_numbers[] = {{"rope_theta", &VisionConfig::rope_theta},
+                                             {"branch_scale", &VisionConfig::branch_scale}};
+constexpr OwnMember<std::vector<std::int64_t>> own_layers[] = {{"full_layers", &VisionConfig::full_layers},
+                                                               {"taps", &VisionConfig::taps}};
+
+void read_own_members(const HfKeys& keys, VisionConfig& config) {
+  const VisionConfig absent;
+  for (const auto& own : own_flags) config.*own.member = keys.flag(own.key, absent.*own.member);
+  for (const auto& own : own_sizes) {
+    const std::int64_t usual = absent.*own.member;  // the least
+    config.*own.member = keys.size(own.key, usual, usual);
+  }
+  for (const auto& own : own_numbers) {
+    if (keys.find(own.key)) config.*own.member = keys.positive(own.key, 1);
+  }
+  for (const auto& own : own_layers) config.*own.member = read_layers(keys, own.key, config.layers);
+  config.layers_run = keys.size("layers_run", 0, 0, config.layers);
+}
+
+/// Writes the members that are not as in a SigLIP. Returns whether there are some.
+bool write_own_members(const VisionConfig& config, nlohmann::ordered_json& out) {
+  const std::size_t before = out.size();
+  const auto write = [&](const auto& members) {
+    for (const auto& own : members) {
+      if (!own.usual(config)) out[own.key] = config.*own.member;
+    }
+  };
+  write(own_flags);
+  write(own_sizes);
+  write(own_numbers);
+  write(own_layers);
+  if (config.run_layers() != config.layers) out["layers_run"] = config.layers_run;
+  return out.size() > before;
+}
+
 VisionConfig encoder_of(const HfKeys& keys) {
   VisionConfig config = read_encoder(keys, siglip_class);
-  if (keys.find("model_type").json() == own_encoder) {
-    config.class_row = keys.flag("class_row", false);
-    config.pre_norm = keys.flag("pre_norm", false);
-    config.last_norm = keys.flag("last_norm", true);
-    config.patch_bias = keys.flag("patch_bias", true);
-    config.layers_run = keys.size("layers_run", 0, 0, config.layers);
-    config.whole_tiles = keys.flag("whole_tiles", false);
-    config.rms_norm = keys.flag("rms_norm", false);
-    config.gated = keys.flag("gated", false);
-    config.fused_qkv = keys.flag("fused_qkv", false);
-    if (keys.find("rope_theta")) config.rope_theta = keys.positive("rope_theta", 0);
-    config.times = keys.size("times", 1);
-    config.window = keys.size("window", 0, 0);
-    config.full_layers = read_layers(keys, "full_layers", config.layers);
-    config.taps = read_layers(keys, "taps", config.layers);
-    config.head_norms = keys.flag("head_norms", false);
-    config.qkv_bias = keys.flag("qkv_bias", true);
-    if (keys.find("branch_scale")) config.branch_scale = keys.positive("branch_scale", 1);
-  }
+  if (keys.find("model_type").json() == own_encoder) read_own_members(keys, config);
   read_positions(keys, config);
   refuse_unknown_encoder_keys(keys);
   return config;
@@ -121,6 +156,10 @@ bool is_own_llava(std::string_view text, std::string_view where) {
 
 }  // namespace
 
+std::string_view name_of(PatchPositions positions) {
+  return position_names[static_cast<std::size_t>(positions)];
+}
+
 Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where) {
   const auto type = hf_model_type(text, where);
   if (!type || !has_vision_part(*type)) return parse_hf_keys(text, where, vision_of);
@@ -146,35 +185,11 @@ Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& pa
   return found ? parse_hf_projector_config(found->text, found->file) : found.error();
 }
 
-namespace {
-
-/// Returns whether all but the positions is as in a SigLIP.
-bool is_usual(const VisionConfig& config) {
-  VisionConfig usual;
-  usual.layers = config.layers;
-  usual.width = config.width;
-  usual.heads = config.heads;
-  usual.ffn = config.ffn;
-  usual.patch = config.patch;
-  usual.positions = config.positions;
-  usual.max_patches = config.max_patches;
-  usual.columns = config.columns;
-  usual.stored = config.stored;
-  usual.max_grid = config.max_grid;
-  usual.norm_epsilon = config.norm_epsilon;
-  usual.init_std = config.init_std;
-  usual.activation = config.activation;
-  usual.layers_run = config.layers_run == config.layers ? config.layers : 0;
-  return usual == config;
-}
-
-}  // namespace
-
 std::string hf_vision_config_text(const VisionConfig& config) {
   const bool table = config.positions == PatchPositions::learned;
   const bool square = table && config.columns > 0 && config.columns * config.columns == config.max_patches;
-  const bool usual = is_usual(config);
-  const bool siglip = square && usual;
+  nlohmann::ordered_json own = nlohmann::ordered_json::object();
+  const bool siglip = !write_own_members(config, own) && square;
   nlohmann::ordered_json out;
   if (siglip) out["architectures"] = {"SiglipVisionModel"};
   out["model_type"] = siglip ? siglip_class.type : own_encoder;
@@ -189,26 +204,8 @@ std::string hf_vision_config_text(const VisionConfig& config) {
   out["initializer_range"] = config.init_std;
   out["attention_dropout"] = 0.0;
   out["vision_use_head"] = false;
-  if (!usual) {
-    out["class_row"] = config.class_row;
-    out["pre_norm"] = config.pre_norm;
-    out["last_norm"] = config.last_norm;
-    out["patch_bias"] = config.patch_bias;
-    out["layers_run"] = config.layers_run;
-    out["whole_tiles"] = config.whole_tiles;
-    out["rms_norm"] = config.rms_norm;
-    out["gated"] = config.gated;
-    out["fused_qkv"] = config.fused_qkv;
-    if (config.rope_theta > 0) out["rope_theta"] = config.rope_theta;
-    out["times"] = config.times;
-    out["window"] = config.window;
-    out["full_layers"] = config.full_layers;
-    out["taps"] = config.taps;
-    out["head_norms"] = config.head_norms;
-    out["qkv_bias"] = config.qkv_bias;
-    if (config.branch_scale > 0) out["branch_scale"] = config.branch_scale;
-  }
-  if (!table) out["position_tables"] = position_names[static_cast<std::size_t>(config.positions)];
+  out.update(own);
+  if (!table) out["position_tables"] = name_of(config.positions);
   if (config.positions == PatchPositions::grid) {
     out["max_grid"] = config.max_grid;
   } else if (siglip) {

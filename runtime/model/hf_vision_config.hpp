@@ -69,7 +69,7 @@ struct VisionConfig {
   std::vector<std::int64_t> taps{};         ///< layers whose results are features, too, ascending from 0 on
   bool head_norms = false;                  ///< RMS norms of all query columns and of all key columns
   bool qkv_bias = true;                     ///< biases of query, key and value
-  double branch_scale = 0;  ///< initial factor of each column of a branch (LayerScale); 0: branches have no factors
+  double branch_scale = 0;                  ///< initial factor of every column in a branch (LayerScale); 0: no factors
 
   /// Returns the number of layers that are computed.
   [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }
@@ -108,6 +108,8 @@ struct ProjectorConfig {
   bool operator==(const ProjectorConfig&) const = default;
 };
 
+/// Returns the name of position tables, as in key position_tables.
+[[nodiscard]] std::string_view name_of(PatchPositions positions);
 /// Returns an activation's name in config.json: "gelu" for erf.
 [[nodiscard]] std::string_view name_of(GeluKind kind);
 

@@ -52,7 +52,7 @@ struct PartName {
 /// Returns the part of a stored tensor of a vision-language model, and the name that a separate model of this part
 /// would give it: "model.norm.weight" for "language_model.model.norm.weight", "vision_model.post_layernorm.bias" for
 /// "vision_tower.post_layernorm.bias", in every form that transformers 4 and 5 write; nothing for an unknown tensor.
-/// Encoders and projectors with names of their own get those of a SigLIP and a LLaVA.
+/// The tensors of every encoder get the names that SigLIP has for them, and the tensors of every projector LLaVA's.
 [[nodiscard]] std::optional<PartName> part_name(std::string_view model_type, std::string_view stored);
 
 }  // namespace maestro

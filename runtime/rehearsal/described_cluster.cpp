@@ -23,8 +23,8 @@ constexpr double most_figure = 1e12;
 /// Returns whether the operator is a matrix product; other operators move bytes. A complete pass of a section, "forward
 /// NAME DIGEST", counts as one.
 bool is_product(const OperatorCall& call) {
-  return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos || call.op.ends_with("_loss") ||
-         call.op.find(' ') != std::string::npos;
+  return call.op.starts_with("linear") || call.op.find("attention") != std::string::npos ||
+         call.op.ends_with("_loss") || call.op.find(' ') != std::string::npos;
 }
 
 bool is_collective(const OperatorCall& call) {

@@ -35,7 +35,7 @@ class SeenImages {
   [[nodiscard]] bool reads_prefixes() const { return prefix_.has_value(); }
   /// Returns the tokens of a question to a model that reads prefixes; nothing for models with a template.
   [[nodiscard]] std::optional<std::vector<std::int32_t>> prefix(std::string_view question) const;
-  /// Returns the marks of a prompt's tokens, (T, 4); empty if they are those of a text.
+  /// Returns the marks (T, 4) of a prompt; empty if the model's decoder does not read marks.
   [[nodiscard]] std::vector<std::int32_t> marks(std::span<const std::int32_t> tokens) const;
   /// Returns the rows that the decoder receives, (V, width).
   [[nodiscard]] const Tensor& visual() const { return visual_; }

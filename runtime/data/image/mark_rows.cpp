@@ -53,7 +53,8 @@ void check(const MarkRule& rule, const MarkedSample& sample, std::size_t marks) 
   for (const ImageGrid& grid : sample.images) rows += grid.rows * grid.columns;
   const std::int64_t places = std::ranges::count(sample.tokens, image_token);
   if (rows == places) return;
-  throw std::invalid_argument(std::to_string(places) + " image tokens, but grids with " + std::to_string(rows) + " rows");
+  throw std::invalid_argument(std::to_string(places) + " image tokens, but grids with " + std::to_string(rows) +
+                              " rows");
 }
 
 void write_positions(const MarkRule& rule, const MarkedSample& sample, std::span<std::int32_t> marks) {

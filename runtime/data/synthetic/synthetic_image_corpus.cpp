@@ -87,8 +87,8 @@ void SyntheticImageCorpus::read_pictures(Split split, SampleId sample, std::span
                                          std::span<std::int32_t> places) const {
   const std::int64_t count = pictures(split, sample).patches;
   if (std::ssize(pixels) != count * patch_columns() || std::ssize(places) != count * 3) {
-    throw std::invalid_argument(std::to_string(count) + " patches read into spans with " + std::to_string(pixels.size()) +
-                                " and " + std::to_string(places.size()));
+    throw std::invalid_argument(std::to_string(count) + " patches read into spans with " +
+                                std::to_string(pixels.size()) + " and " + std::to_string(places.size()));
   }
   Random random(mix64(options_.text.seed, noise_stream + static_cast<std::uint64_t>(split)), sample.value());
   for (float& pixel : pixels) pixel = static_cast<float>(2.0 * random.uniform() - 1.0);
