@@ -102,15 +102,14 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
   const auto setting = [&](const char* key, auto member) {
     return Setting{key, text(ours.*member), text(stored.*member)};
   };
-  const auto tables = [](const VisionConfig& config) {
-    constexpr const char* names[] = {"learned", "2d", "interpolated", "none"};
-    return names[static_cast<std::size_t>(config.positions)];
-  };
   std::vector<Setting> all = {
-      setting("num_hidden_layers", &VisionConfig::layers),  setting("hidden_size", &VisionConfig::width),
-      setting("num_attention_heads", &VisionConfig::heads), setting("intermediate_size", &VisionConfig::ffn),
-      setting("patch_size", &VisionConfig::patch),          setting("layer_norm_eps", &VisionConfig::norm_epsilon),
-      {"position_tables", tables(ours), tables(stored)}};
+      setting("num_hidden_layers", &VisionConfig::layers),
+      setting("hidden_size", &VisionConfig::width),
+      setting("num_attention_heads", &VisionConfig::heads),
+      setting("intermediate_size", &VisionConfig::ffn),
+      setting("patch_size", &VisionConfig::patch),
+      setting("layer_norm_eps", &VisionConfig::norm_epsilon),
+      {"position_tables", std::string(name_of(ours.positions)), std::string(name_of(stored.positions))}};
   all.push_back({"hidden_act", std::string(name_of(ours.activation)), std::string(name_of(stored.activation))});
   all.push_back(setting("class row", &VisionConfig::class_row));
   all.push_back(setting("norm before the layers", &VisionConfig::pre_norm));
@@ -161,6 +160,7 @@ std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig
   };
   all.push_back({"norm", norm(ours), norm(stored)});
   setting("RMS norm", &ProjectorConfig::rms_norm);
+  setting("norm_epsilon", &ProjectorConfig::norm_epsilon);
   setting("norm_offset", &ProjectorConfig::norm_offset);
   setting("number of taps", &ProjectorConfig::taps);
   setting("number of features in a mean", &ProjectorConfig::pool);

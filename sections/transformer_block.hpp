@@ -88,8 +88,8 @@ template <class Body>
   return out;
 }
 
-/// Returns the stream after layers [0, layers), of which `run(first, end, x)` runs some. With `group` above 0 the
-/// backward pass computes so many layers at a time again, and `run` is as `body` of recomputed().
+/// Runs all `layers` layers: `run(first, end, x)` returns the stream after the layers [first, end). If `group` is above
+/// 0, the backward pass computes `group` layers at a time again, so that `run` must repeat its bits (recomputed()).
 template <class Run>
 [[nodiscard]] Stream through_layers(Tape& tape, Stream x, std::size_t layers, std::int64_t group, Run run) {
   if (group == 0 || !tape.recording()) return run(0, layers, std::move(x));

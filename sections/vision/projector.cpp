@@ -19,7 +19,6 @@ namespace {
 constexpr Range size_range{.min = 1, .max = 1 << 20};
 constexpr NumberRange positive{.min = 0.0, .min_open = true};
 constexpr const char* newline_name = "image_newline";
-constexpr double norm_epsilon = 1e-5;  // torch.nn.LayerNorm's
 
 /// Returns the width of the section that key `link` names, for a projector without the width. Throws JobError if the
 /// section does not exist.

@@ -29,11 +29,10 @@ VisionConfig checked(const SectionContext& context, const VisionEncoder::Options
 
 /// Returns the shape of a part of a model: `layers` layers from `first` on.
 VisionConfig part_of(VisionConfig config, std::int64_t first, std::int64_t layers) {
-  std::vector<std::int64_t> full;
-  for (const std::int64_t layer : config.full_layers) {
-    if (layer >= first && layer < first + layers) full.push_back(layer - first);
+  for (std::vector<std::int64_t>* numbers : {&config.full_layers, &config.taps}) {
+    std::erase_if(*numbers, [&](std::int64_t layer) { return layer < first || layer >= first + layers; });
+    for (std::int64_t& layer : *numbers) layer -= first;
   }
-  config.full_layers = std::move(full);
   config.layers = config.layers_run = layers;
   return config;
 }

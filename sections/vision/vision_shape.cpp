@@ -182,7 +182,7 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
   const double residuals = 2.0 * width * sizeof(float);
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));
-  const double ends = (config.pre_norm ? 3.0 : 2.0) * norm;
+  const double ends = ((config.pre_norm ? 3.0 : 2.0) + static_cast<double>(config.taps.size())) * norm;
   const std::int64_t layers = config.run_layers(), group = recompute == 0 ? layers : std::min(recompute, layers);
   const std::int64_t streams = recompute == 0 ? 0 : (layers + group - 1) / group;
   return static_cast<double>(sample.patches) *

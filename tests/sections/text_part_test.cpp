@@ -73,7 +73,7 @@ TEST_P(TextPart, keeps_its_settings_as_a_model_of_its_own) {
   const std::string text = read_text(recorded() / "config.json").value_or_throw();
   const std::string own = language_model_config(text, "config.json").value_or_throw();
   DecoderConfig complete = parse_hf_config(text, "config.json").value_or_throw();
-  complete.image_mask = ImageMask::causal;  // a model of its own has no images
+  complete.image_mask = ImageMask::causal;  // the separate language model reads no images
   complete.rope_sections.clear();
   complete.rope_interleaved = false;
   EXPECT_TRUE(parse_hf_config(own, "own").value_or_throw() == complete);
