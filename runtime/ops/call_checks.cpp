@@ -176,6 +176,10 @@ void check_cache(const Tensor& qkv, const AttentionOptions& options, const Atten
     fail(op, "keys and values must have kv_heads head_size columns and the dtype of qkv",
          {{"qkv", qkv}, {"keys", cache.keys}, {"values", cache.values}});
   }
+  if (!cache.sequences.empty()) {
+    if (std::ssize(cache.sequences) == qkv.rows() && cache.first == 0) return;
+    fail(op, "each new row must have a sequence", {{"qkv", qkv}, {"sequences", std::ssize(cache.sequences)}});
+  }
   if (cache.first < 0 || cache.first + qkv.rows() > cache.keys.rows()) {
     fail(op, "the cache must hold the new rows", {{"first", cache.first}, {"qkv", qkv}, {"keys", cache.keys}});
   }

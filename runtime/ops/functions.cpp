@@ -56,7 +56,8 @@ Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
   tape.ops().run(Linear{.x = x.value(),
                         .w = &weight.packed(tape.ops(), compute, PackFor::forward),
                         .bias = value_of(bias),
-                        .y = y.value()});
+                        .y = y.value(),
+                        .rows_alone = tape.rows_alone()});
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, x, y, &weight, bias, compute] {
     const Block dy = tape.gradient_block(y);
@@ -307,11 +308,13 @@ Var gelu_network(Tape& tape, const Var& x, const Affine& in, const Affine& out, 
                  .bias = value_of(in.bias),
                  .y = inner.tensor(),
                  .activation = kind,
-                 .pre = pre.tensor()});
+                 .pre = pre.tensor(),
+                 .rows_alone = tape.rows_alone()});
   ops.run(Linear{.x = inner.tensor(),
                  .w = &out.weight->packed(ops, compute, PackFor::forward),
                  .bias = value_of(out.bias),
-                 .y = y.value()});
+                 .y = y.value(),
+                 .rows_alone = tape.rows_alone()});
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, x, y, in, out, kind, pre, inner] {
     gelu_network_backward(tape, {x, y, in, out, kind, pre, inner});
@@ -368,8 +371,8 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      const AttentionCache& cache) {
   const Tensor& in = qkv.value();
-  if (tape.recording() || layout.sequences() != 1) {
-    throw std::logic_error("cached_attention: takes a single sequence, on a tape that does not record");
+  if (tape.recording() || (cache.sequences.empty() && layout.sequences() != 1)) {
+    throw std::logic_error("cached_attention: takes rows of a sequence, or a row of each, on a tape without a record");
   }
   check_attention("cached_attention", in, options, layout, layout.rows());
   check_cache(in, options, cache);
@@ -381,7 +384,8 @@ Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options
                                  .values = cache.values,
                                  .first = cache.first,
                                  .out = y.value(),
-                                 .ends = layout.ends});
+                                 .ends = layout.ends,
+                                 .sequences = cache.sequences});
   return y;
 }
 

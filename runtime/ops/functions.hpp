@@ -70,14 +70,16 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
 /// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
-/// A layer's keys and values of a sequence's rows so far, for text generation.
+/// A layer's keys and values of the rows so far, for text generation.
 struct AttentionCache {
-  Tensor keys;             ///< (P, G D) act
-  Tensor values;           ///< (P, G D) act
-  std::int64_t first = 0;  ///< rows so far
+  Tensor keys;                                  ///< (P, G D) act
+  Tensor values;                                ///< (P, G D) act
+  std::int64_t first = 0;                       ///< rows of the sequence so far
+  std::span<const CachedSequence> sequences{};  ///< sequences of the rows, as in CachedAttention
 };
-/// Computes attention() for a sequence's rows after the first `cache.first`: writes their keys and values to the cache.
-/// layout.positions count from the sequence's first row. No gradient.
+/// Computes attention() for a sequence's rows after the first `cache.first`, or for the next row of each of
+/// `cache.sequences`: writes their keys and values to the cache. layout.positions count from a sequence's first row. No
+/// gradient.
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      const AttentionCache& cache);
 

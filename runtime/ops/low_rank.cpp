@@ -45,7 +45,7 @@ Var LowRank::added(Tape& tape, const Var& y, const Var& x) {
   const Block product = tape.scratch(y.value().shape(), y.value().dtype());
   const Block places = tape.indices(places_);
   const Wide b = wide(tape, places, PackFor::forward);
-  tape.ops().run(Linear{.x = u.value(), .w = b.packed, .y = product.tensor()});
+  tape.ops().run(Linear{.x = u.value(), .w = b.packed, .y = product.tensor(), .rows_alone = tape.rows_alone()});
   tape.ops().run(Add{.a = y.value(), .b = product.tensor(), .out = y.value()});
   if (!u.needs_gradient()) return y;
   Var sum = tape.alias(y);

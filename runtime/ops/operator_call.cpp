@@ -203,8 +203,12 @@ OperatorCall call_of(const AttentionBackward& op, bool) {
   return attention("attention_backward", op.qkv, op.shape, op.layout, 5, {op.dout, op.qkv, op.out, op.dqkv});
 }
 template <>
-OperatorCall call_of(const CachedAttention& op, bool) {
-  const double pairs = static_cast<double>(op.qkv.rows() * (op.first + op.qkv.rows()));
+OperatorCall call_of(const CachedAttention& op, bool readable) {
+  std::int64_t keys = op.qkv.rows() * (op.first + op.qkv.rows());
+  if (readable) {
+    for (const CachedSequence& each : op.sequences) keys += each.rows;
+  }
+  const auto pairs = static_cast<double>(keys);
   return made("cached_attention", op.qkv.dtype(),
               {op.qkv.rows(), op.shape.heads, op.shape.kv_heads, op.shape.head_size, op.first},
               4 * pairs * static_cast<double>(op.shape.heads * op.shape.head_size), {op.qkv, op.out});

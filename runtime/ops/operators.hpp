@@ -105,6 +105,7 @@ struct Linear {
   Tensor y{};                            ///< (M, N) act; may be f32 while x is bf16
   std::optional<GeluKind> activation{};  ///< none: the identity
   Tensor pre{};                          ///< (M, N) act, the values before the activation; or undefined
+  bool rows_alone = false;               ///< the bits of a row do not depend on the other rows
 };
 
 /// Computes dx = dy w, and with `pre` dx = dy w gelu'(pre).
@@ -338,7 +339,14 @@ struct AttentionBackward {
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
 };
 
-/// Attention of a sequence's new rows to all its rows so far, for text generation; no gradient.
+/// Where a sequence's rows lie in a cache of several sequences.
+struct CachedSequence {
+  std::int32_t begin = 0;  ///< the cache's row that holds the sequence's first row
+  std::int32_t rows = 0;   ///< the sequence's rows so far
+};
+
+/// Attention of a sequence's new rows to all its rows so far, for text generation; no gradient. With `sequences`, each
+/// new row continues another sequence, and its bits do not depend on the other rows.
 struct CachedAttention {
   Tensor qkv{};            ///< (N, (H + 2G) D) act = [q | k | v], for positions first to first + N - 1, already rotated
   AttentionShape shape{};  ///< causal
@@ -348,6 +356,8 @@ struct CachedAttention {
   Tensor out{};            ///< (N, H D) act
   std::span<const std::int32_t>
       ends{};  ///< (N) as SequenceLayout::ends, at most first + N; empty: no row after its own
+  /// The N rows' sequences, all different, in memory() of the table; then `first` and `ends` are not given.
+  std::span<const CachedSequence> sequences{};
 };
 
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----

@@ -106,6 +106,9 @@ class Tape {
   /// Returns the dtype of activations between matrix products ("act").
   [[nodiscard]] DType compute() const { return compute_; }
   [[nodiscard]] bool recording() const { return record_; }
+  /// Returns whether results of products do not depend on which other rows there are (Linear::rows_alone).
+  [[nodiscard]] bool rows_alone() const { return rows_alone_; }
+  void set_rows_alone(bool alone) { rows_alone_ = alone; }
 
   /// Returns a value in memory that the caller keeps alive until backward() or clear().
   Var input(const Tensor& value, bool needs_gradient = false);
@@ -197,6 +200,7 @@ class Tape {
   Arena closures_{std::size_t{256} << 10};  // memory of the CPU, on every device
   DType compute_;
   bool record_;
+  bool rows_alone_ = false;
   std::vector<Entry> entries_;
   std::deque<Var::State> var_store_;  // stable addresses, recycled through the free lists below
   std::deque<Block::State> block_store_;

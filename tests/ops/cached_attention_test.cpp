@@ -138,6 +138,48 @@ TEST_P(CachedAttentionOnIsa, rows_see_later_rows_of_their_piece_up_to_their_ends
   }
 }
 
+TEST_P(CachedAttentionOnIsa, a_row_of_each_sequence_has_the_bits_that_it_has_alone) {
+  const AttentionShape shape{4, 2, 24, true, 0, 40, 5.0};
+  const std::int64_t lengths[] = {1, 64, 7, 90};
+  const Shape cache{4 * 100, shape.kv_heads * shape.head_size};
+  const OwnedTensor keys(act(), cache), values(act(), cache);
+  std::vector<CachedSequence> sequences;
+  std::vector<Values> alone;
+  Values rows;  // the last row of each sequence
+  ScratchPool scratch;
+  for (const std::int64_t length : lengths) {
+    const Sequence sequence(length, shape, static_cast<unsigned>(length));
+    const auto begin = static_cast<std::int32_t>(100 * (3 - std::ssize(sequences)));
+    const OwnedTensor qkv(act(), Shape{length, shape.qkv_columns()}, sequence.qkv);
+    const OwnedTensor out(act(), Shape{length, shape.out_columns()});
+    const auto run = [&](std::int64_t first, std::int64_t count, const Tensor& own_keys, const Tensor& own_values) {
+      cached_attention(std::get<0>(GetParam()), scratch,
+                       {.qkv = qkv.tensor().row_slice(first, count),
+                        .shape = shape,
+                        .keys = own_keys,
+                        .values = own_values,
+                        .first = first,
+                        .out = out.tensor().row_slice(first, count)});
+    };
+    run(0, length - 1, keys.tensor().row_slice(begin, 100), values.tensor().row_slice(begin, 100));
+    const OwnedTensor own_keys(act(), {length, cache.columns()}), own_values(act(), {length, cache.columns()});
+    run(0, length - 1, own_keys, own_values);
+    run(length - 1, 1, own_keys, own_values);
+    const Values all = out.values();
+    alone.emplace_back(all.end() - shape.out_columns(), all.end());
+    rows.insert(rows.end(), sequence.qkv.end() - shape.qkv_columns(), sequence.qkv.end());
+    sequences.push_back({begin, static_cast<std::int32_t>(length - 1)});
+  }
+  const OwnedTensor qkv(act(), Shape{4, shape.qkv_columns()}, rows), out(act(), Shape{4, shape.out_columns()});
+  cached_attention(std::get<0>(GetParam()), scratch,
+                   {.qkv = qkv, .shape = shape, .keys = keys, .values = values, .out = out, .sequences = sequences});
+  const Values together = out.values();
+  for (std::size_t row = 0; row < alone.size(); ++row) {
+    const auto first = together.begin() + static_cast<std::ptrdiff_t>(row) * shape.out_columns();
+    EXPECT_EQ(Values(first, first + shape.out_columns()), alone[row]) << row;
+  }
+}
+
 TEST_P(CachedAttentionOnIsa, scale_and_softcap_change_the_scores) {
   const Sequence sequence(70, {2, 1, 32, true, 0.5, 0, 3.0});
   EXPECT_LT(worst_error(in_pieces(sequence, {69, 1}), sequence.attention(0, sequence.rows)), tolerance());

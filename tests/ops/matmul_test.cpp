@@ -108,6 +108,32 @@ TEST_P(Products, every_number_of_rows_is_computed) {
   }
 }
 
+TEST_P(Products, rows_alone_have_the_bits_of_products_of_one_row) {
+  struct Size {
+    std::int64_t n, k;
+  };
+  for (const auto [n, k] : {Size{1, 1}, {33, 20}, {64, 96}, {71, 65}, {200, 129}, {4100, 35}}) {
+    const OwnedTensor w = random(DType::f32, {n, k}), bias = random(DType::f32, {n});
+    const auto forward = pack(w, PackFor::forward);
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 33}) {
+      SCOPED_TRACE(::testing::Message() << m << " rows of " << k << " by " << n);
+      const OwnedTensor x = act({m, k}), y(GetParam().act, {m, n}), wide(DType::f32, {m, n});
+      products_.linear(x, *forward, bias, y, GeluKind::tanh, true);
+      products_.linear(x, *forward, Tensor(), wide, {}, true);
+      for (std::int64_t row = 0; row < m; ++row) {
+        const Tensor one = x.tensor().row_slice(row, 1);
+        const OwnedTensor alone(GetParam().act, {1, n}), alone_wide(DType::f32, {1, n});
+        products_.linear(one, *forward, bias, alone, GeluKind::tanh);
+        products_.linear(one, *forward, Tensor(), alone_wide, {});
+        for (std::int64_t i = 0; i < n; ++i) {
+          ASSERT_EQ(y.get(row * n + i), alone.get(i)) << row << ", " << i;
+          ASSERT_EQ(wide.get(row * n + i), alone_wide.get(i)) << row << ", " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Products, a_weight_takes_no_more_than_the_bytes_of_its_product) {
   const OwnedTensor w = random(DType::f32, {192, 256});
   const std::size_t own = GetParam().act == DType::bf16 ? 192 * 256 * sizeof(bfloat16) : 0;

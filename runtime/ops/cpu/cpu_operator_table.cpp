@@ -79,8 +79,8 @@ std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType comp
 }
 
 void CpuOperatorTable::run(const Linear& op) const {
-  if (!op.pre.defined()) return products_.linear(op.x, *op.w, op.bias, op.y, op.activation);
-  products_.linear(op.x, *op.w, op.bias, op.pre, {});
+  if (!op.pre.defined()) return products_.linear(op.x, *op.w, op.bias, op.y, op.activation, op.rows_alone);
+  products_.linear(op.x, *op.w, op.bias, op.pre, {}, op.rows_alone);
   run(Gelu{.x = op.pre, .y = op.y, .kind = op.activation.value()});
 }
 

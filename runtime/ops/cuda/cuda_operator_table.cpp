@@ -107,6 +107,17 @@ std::unique_ptr<PackedWeight> CudaOperatorTable::pack(const Tensor& w, DType com
 }
 
 void CudaOperatorTable::run(const Linear& op) const {
+  if (op.rows_alone && op.x.rows() > 1) {
+    for (std::int64_t row = 0; row < op.x.rows(); ++row) {
+      run(Linear{.x = op.x.row_slice(row, 1),
+                 .w = op.w,
+                 .bias = op.bias,
+                 .y = op.y.row_slice(row, 1),
+                 .activation = op.activation,
+                 .pre = op.pre.defined() ? op.pre.row_slice(row, 1) : op.pre});
+    }
+    return;
+  }
   if (op.pre.defined() && op.activation.value() == GeluKind::tanh) {
     return engines_->products.linear_gelu(op.x, plain(*op.w), op.bias, op.pre, op.y);
   }

@@ -72,6 +72,29 @@ TEST_P(CachedAttentionTest, agrees_with_the_processor_for_ends) {
   }
 }
 
+TEST_P(CachedAttentionTest, agrees_with_the_processor_for_a_row_of_each_sequence) {
+  const AttentionShape shape{6, 2, 64, true, 0, 50};
+  const std::vector<CachedSequence> sequences{{200, 0}, {0, 99}, {100, 41}};
+  const OwnedTensor qkv = random(act(), {3, shape.qkv_columns()});
+  const OwnedTensor keys = random(act(), {300, 128}), values = random(act(), {300, 128});
+  const OwnedTensor out(act(), {3, shape.out_columns()});
+  Values numbers;
+  for (const CachedSequence& each : sequences) numbers.insert(numbers.end(), {1.0 * each.begin, 1.0 * each.rows});
+  const Tensor table = upload(OwnedTensor(DType::i32, Shape{6}, numbers));
+  CachedAttention call{.qkv = upload(qkv),
+                       .shape = shape,
+                       .keys = upload(keys),
+                       .values = upload(values),
+                       .out = empty(act(), {3, shape.out_columns()})};
+  call.sequences = {reinterpret_cast<const CachedSequence*>(table.raw()), sequences.size()};
+  reference_.run(
+      CachedAttention{.qkv = qkv, .shape = shape, .keys = keys, .values = values, .out = out, .sequences = sequences});
+  run([&] { cached_attention(at_, call); });
+  EXPECT_EQ(download(call.keys), keys.values());
+  EXPECT_EQ(download(call.values), values.values());
+  expect_near(call.out, out.values(), "out", 2e-5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CachedAttentionTest, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& of) { return std::string(name_of(of.param)); });
 

@@ -36,7 +36,29 @@ AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t head_size) {
 
 }  // namespace
 
+namespace {
+
+/// Returns the call for row `row` of a call with `sequences`.
+CachedAttention of_sequence(const CachedAttention& op, std::int64_t row) {
+  const CachedSequence at = op.sequences[static_cast<std::size_t>(row)];
+  assert(at.begin >= 0 && at.rows >= 0 && at.begin + at.rows < op.keys.rows());
+  const std::int64_t rows = std::int64_t{at.rows} + 1;
+  return {.qkv = op.qkv.row_slice(row, 1),
+          .shape = op.shape,
+          .keys = op.keys.row_slice(at.begin, rows),
+          .values = op.values.row_slice(at.begin, rows),
+          .first = at.rows,
+          .out = op.out.row_slice(row, 1)};
+}
+
+}  // namespace
+
 void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) {
+  if (!op.sequences.empty()) {
+    assert(std::ssize(op.sequences) == op.qkv.rows() && op.first == 0 && op.ends.empty());
+    for (std::int64_t row = 0; row < op.qkv.rows(); ++row) cached_attention(isa, scratch, of_sequence(op, row));
+    return;
+  }
   const AttentionShape& shape = op.shape;
   const std::int64_t size = shape.head_size;
   const DType act = op.qkv.dtype();

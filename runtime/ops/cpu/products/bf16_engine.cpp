@@ -38,12 +38,7 @@ Type type_of(DType dtype) {
   return dtype == DType::f32 ? Type::f32 : Type::bf16;
 }
 
-/// `count` rows that a product of `padded` rows computes.
-struct RowBlock {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::int64_t padded = 0;
-};
+using RowBlock = Bf16Engine::RowBlock;
 
 template <class Body>
 void for_row_blocks(std::int64_t rows, Body body) {
@@ -102,7 +97,10 @@ class Bf16Panel final : public PackedPanel {
 }  // namespace
 
 Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa)
-    : kernels_(matrix_kernels(isa)), scratch_(scratch), engine_(dnnl::engine::kind::cpu, 0) {}
+    : kernels_(matrix_kernels(isa)),
+      pointwise_(pointwise_kernels(isa)),
+      scratch_(scratch),
+      engine_(dnnl::engine::kind::cpu, 0) {}
 
 std::size_t Bf16Engine::primitives() const {
   const std::lock_guard lock(mutex_);
@@ -188,17 +186,44 @@ void Bf16Engine::run(const Key& key, const Description& right, const Operands& o
   }
 }
 
-void Bf16Engine::multiply_row(const Matrix& in, const std::byte* right, const Matrix& out,
-                              const Epilogue& epilogue) const {
+void Bf16Engine::multiply_in_blocks(const Matrix& in, const std::byte* right, const Matrix& out,
+                                    const Epilogue& epilogue) const {
   ScratchPool::Lease scratch = scratch_.lease();
   const std::int64_t blocks = (out.columns + bf16_block_columns - 1) / bf16_block_columns;
-  float* sums = scratch.floats(blocks * bf16_block_columns);
-  kernels_.row_product({.row = static_cast<const std::uint16_t*>(in.data),
+  float* rows = scratch.floats(in.rows * in.columns);
+  for (std::int64_t row = 0; row < in.rows; ++row) {
+    pointwise_.cast({in.row_slice(row, 1).data, true}, {rows + row * in.columns, false}, in.columns);
+  }
+  const Matrix sums = Matrix::of(scratch.tensor({in.rows, blocks * bf16_block_columns}, DType::f32));
+  kernels_.row_product({.rows = rows,
+                        .row_count = in.rows,
                         .blocks = reinterpret_cast<const std::uint16_t*>(right),
                         .depth = in.columns,
                         .block_count = blocks,
-                        .to = sums});
-  finish_row(kernels_, sums, out, epilogue);
+                        .to = static_cast<float*>(sums.data)});
+  finish_rows(kernels_, sums.column_slice(0, out.columns), out, epilogue);
+}
+
+void Bf16Engine::multiply_block(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue,
+                                const RowBlock& block) const {
+  const auto& panel = static_cast<const Bf16Panel&>(right);
+  ScratchPool::Lease scratch = scratch_.lease();
+  const bool whole = block.count == block.padded;
+  // oneDNN 2.6 has only slow reference code for rows that are not adjacent.
+  const bool direct_in = whole && in.stride == in.columns, direct = whole && out.stride == out.columns;
+  const Matrix a = direct_in ? in.row_slice(block.first, block.count) : padded_copy(in, block, scratch);
+  const Matrix c = direct ? out.row_slice(block.first, block.count) : padded_copy(out, block, scratch);
+  const Key key{.m = block.padded,
+                .n = out.columns,
+                .k = in.columns,
+                .in_stride = a.stride,
+                .out_stride = c.stride,
+                .out = out.dtype,
+                .bias = epilogue.bias != nullptr,
+                .activation = epilogue.activation,
+                .accumulate = epilogue.accumulate};
+  run(key, panel.layout(), {a.data, panel.data(), c.data, epilogue.bias}, scratch);
+  if (!direct) copy_rows(c.row_slice(0, block.count), out.row_slice(block.first, block.count));
 }
 
 void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
@@ -206,26 +231,20 @@ void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matr
   stay_on_this_thread();
   const auto& panel = static_cast<const Bf16Panel&>(right);
   assert(in.dtype == DType::bf16 && in.columns == panel.depth() && out.columns == panel.columns());
-  if (in.rows == 1 && panel.in_blocks()) return multiply_row(in, panel.data(), out, epilogue);
-  for_row_blocks(in.rows, [&](const RowBlock& block) {
-    ScratchPool::Lease scratch = scratch_.lease();
-    const bool whole = block.count == block.padded;
-    // oneDNN 2.6 has only slow reference code for rows that are not adjacent.
-    const bool direct_in = whole && in.stride == in.columns, direct = whole && out.stride == out.columns;
-    const Matrix a = direct_in ? in.row_slice(block.first, block.count) : padded_copy(in, block, scratch);
-    const Matrix c = direct ? out.row_slice(block.first, block.count) : padded_copy(out, block, scratch);
-    const Key key{.m = block.padded,
-                  .n = out.columns,
-                  .k = in.columns,
-                  .in_stride = a.stride,
-                  .out_stride = c.stride,
-                  .out = out.dtype,
-                  .bias = epilogue.bias != nullptr,
-                  .activation = epilogue.activation,
-                  .accumulate = epilogue.accumulate};
-    run(key, panel.layout(), {a.data, panel.data(), c.data, epilogue.bias}, scratch);
-    if (!direct) copy_rows(c.row_slice(0, block.count), out.row_slice(block.first, block.count));
-  });
+  if (in.rows == 1 && panel.in_blocks()) return multiply_in_blocks(in, panel.data(), out, epilogue);
+  for_row_blocks(in.rows, [&](const RowBlock& block) { multiply_block(in, panel, out, epilogue, block); });
+}
+
+void Bf16Engine::multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                               const Epilogue& epilogue) const {
+  stay_on_this_thread();
+  const auto& panel = static_cast<const Bf16Panel&>(right);
+  assert(in.dtype == DType::bf16 && in.columns == panel.depth() && out.columns == panel.columns());
+  if (panel.in_blocks()) return multiply_in_blocks(in, panel.data(), out, epilogue);
+  // A primitive of a single shape: its rows do not depend on each other.
+  for (std::int64_t first = 0; first < in.rows; first += tail_step) {
+    multiply_block(in, panel, out, epilogue, {first, std::min(tail_step, in.rows - first), tail_step});
+  }
 }
 
 void Bf16Engine::copy_column(const PackedPanel& right, std::int64_t column, float* to) const {

@@ -5,13 +5,14 @@
 // block with a smaller multiple of 64 rows, and a last block padded with zero rows to a multiple of 16: at most eleven
 // primitives are compiled per weight and use.
 //
-// A single row costs as much as reading the weights, so a kernel of maestro reads them in memory order.
+// Few rows cost as much as reading the weights, so a kernel of maestro reads them in memory order.
 #pragma once
 
 #include <map>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
 #include "runtime/ops/cpu/products/matrix_kernels.hpp"
 #include "runtime/ops/cpu/products/product_engine.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
@@ -26,6 +27,8 @@ class Bf16Engine final : public ProductEngine {
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
   void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                     const Epilogue& epilogue) const override;
   void copy_column(const PackedPanel& right, std::int64_t column, float* to) const override;
   void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
 
@@ -47,6 +50,13 @@ class Bf16Engine final : public ProductEngine {
   /// Returns the number of products compiled so far.
   [[nodiscard]] std::size_t primitives() const;
 
+  /// `count` rows that a product of `padded` rows computes.
+  struct RowBlock {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+    std::int64_t padded = 0;
+  };
+
  private:
   struct Operands {
     const void* in = nullptr;
@@ -62,11 +72,15 @@ class Bf16Engine final : public ProductEngine {
   /// Returns the compiled product, from the cache or new; `right` is a function of the sizes. References stay valid:
   /// the cache only grows.
   [[nodiscard]] const Product& product(const Key& key, const dnnl::memory::desc& right) const;
-  void multiply_row(const Matrix& in, const std::byte* right, const Matrix& out, const Epilogue& epilogue) const;
+  /// Multiplies few rows by a panel in the layout of RowProductCall.
+  void multiply_in_blocks(const Matrix& in, const std::byte* right, const Matrix& out, const Epilogue& epilogue) const;
+  void multiply_block(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue,
+                      const RowBlock& block) const;
   void run(const Key& key, const dnnl::memory::desc& right, const Operands& operands,
            ScratchPool::Lease& scratch) const;
 
   const MatrixKernels& kernels_;
+  const PointwiseKernels& pointwise_;
   ScratchPool& scratch_;
   dnnl::engine engine_;
   mutable std::mutex mutex_;  // guards products_

@@ -92,16 +92,21 @@ std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType comput
 }
 
 void MatrixProducts::linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-                            std::optional<GeluKind> activation) const {
+                            std::optional<GeluKind> activation, bool rows_alone) const {
   const CpuPackedWeight& weight = own(w, PackFor::forward);
   assert(x.columns() == weight.columns() && y.columns() == weight.rows() && x.rows() == y.rows());
   if (x.rows() == 0) return;
   for (int index = 0; index < weight.panels(); ++index) {
     const PanelRange range = weight.range(index);
     const float* panel_bias = bias.defined() ? bias.data<float>() + range.first : nullptr;
-    engine(weight.compute())
-        .multiply(Matrix::of(x), weight.panel(index), Matrix::of(y).column_slice(range.first, range.count),
-                  {.bias = panel_bias, .activation = activation});
+    const Matrix out = Matrix::of(y).column_slice(range.first, range.count);
+    const Epilogue epilogue{.bias = panel_bias, .activation = activation};
+    const ProductEngine& engine = this->engine(weight.compute());
+    if (rows_alone) {
+      engine.multiply_each(Matrix::of(x), weight.panel(index), out, epilogue);
+    } else {
+      engine.multiply(Matrix::of(x), weight.panel(index), out, epilogue);
+    }
   }
 }
 

@@ -75,8 +75,9 @@ class MatrixProducts {
   /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse) const;
+  /// Computes y = activation(x w^T + bias); with `rows_alone`, the bits of a row do not depend on the other rows.
   void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
-              std::optional<GeluKind> activation) const;
+              std::optional<GeluKind> activation, bool rows_alone = false) const;
   void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const;
   void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const;
 

@@ -111,48 +111,97 @@ void add_column_sums(In x, std::int64_t rows, std::int64_t columns, float* sums)
   });
 }
 
-/// Adds the products of a block's word: two weights of a column, for two neighbouring elements of the row.
-MAESTRO_INLINE void add_pair(const std::uint16_t* weights, float even, float odd, Vec* sums) {
-  for (int v = 0; v < bf16_block_columns / vector_width; ++v) {
-    IVec words;
-    __builtin_memcpy(&words, weights + 2 * v * vector_width, sizeof words);
-    sums[v] += bits_to_float(words << 16) * even;
-    sums[v] += bits_to_float(words & static_cast<std::int32_t>(0xffff0000U)) * odd;
+/// Rows for which a vector of weights is loaded once: as many as there are registers for their sums.
+constexpr int rows_at_once = vector_width >= 16 ? 4 : 2;
+
+template <int Number>
+struct Rows {
+  static constexpr int count = Number;
+};
+
+/// Calls body(first row, Rows) for `count` rows, most of them `rows_at_once` at a time.
+template <class Body>
+MAESTRO_INLINE void for_few_rows(std::int64_t count, Body body) {
+  std::int64_t row = 0;
+  for (; row + rows_at_once <= count; row += rows_at_once) body(row, Rows<rows_at_once>());
+  for (; row < count; ++row) body(row, Rows<1>());
+}
+
+/// Multiplies `Count` rows by a block: each word of it holds two weights of a column, for two neighbours in a row.
+template <int Count>
+MAESTRO_INLINE void multiply_block(const RowProductCall& call, const float* rows, const std::uint16_t* weights,
+                                   float* to) {
+  constexpr int vectors = bf16_block_columns / vector_width;
+  Vec sums[Count][vectors] = {};
+  const auto add_pair = [&](std::int64_t at, bool whole) {
+    for (int v = 0; v < vectors; ++v) {
+      IVec words;
+      __builtin_memcpy(&words, weights + (at * bf16_block_columns + 2 * v * vector_width), sizeof words);
+      const Vec even = bits_to_float(words << 16);
+      const Vec odd = bits_to_float(words & static_cast<std::int32_t>(0xffff0000U));
+      for (int r = 0; r < Count; ++r) {
+        sums[r][v] += even * rows[r * call.depth + at];
+        sums[r][v] += odd * (whole ? rows[r * call.depth + at + 1] : 0.0F);
+      }
+    }
+  };
+  std::int64_t at = 0;
+  for (; at + 2 <= call.depth; at += 2) add_pair(at, true);
+  if (at < call.depth) add_pair(at, false);
+  const std::int64_t stride = call.block_count * bf16_block_columns;
+  for (int r = 0; r < Count; ++r) {
+    for (int v = 0; v < vectors; ++v) store(to + r * stride + v * vector_width, sums[r][v]);
   }
 }
 
 void row_product(const RowProductCall& call) {
-  const std::int64_t pairs = call.depth / 2;
   const std::int64_t padded = (call.depth + bf16_block_depth - 1) / bf16_block_depth * bf16_block_depth;
+  const std::int64_t stride = call.block_count * bf16_block_columns;
   for (std::int64_t block = 0; block < call.block_count; ++block) {
     const std::uint16_t* weights = call.blocks + block * padded * bf16_block_columns;
-    Vec sums[bf16_block_columns / vector_width] = {};
-    for (std::int64_t pair = 0; pair < pairs; ++pair, weights += 2 * bf16_block_columns) {
-      add_pair(weights, from_bf16(call.row[2 * pair]), from_bf16(call.row[2 * pair + 1]), sums);
-    }
-    if (call.depth % 2 != 0) add_pair(weights, from_bf16(call.row[call.depth - 1]), 0.0F, sums);
     float* to = call.to + block * bf16_block_columns;
-    for (int v = 0; v < bf16_block_columns / vector_width; ++v) store(to + v * vector_width, sums[v]);
+    for_few_rows(call.row_count, [&](std::int64_t row, auto rows) {
+      multiply_block<decltype(rows)::count>(call, call.rows + row * call.depth, weights, to + row * stride);
+    });
   }
 }
 
-/// Computes `Count` dot products, so that each element of the row is loaded once for all of them.
-template <int Count, class W>
-MAESTRO_INLINE void dots(const RowDotsCall& call, const W* weights, float* to) {
-  Vec sums[Count] = {};
-  const float* row = call.row;
+/// Computes the dot products of `Count` rows with `Weights` weights, so that each vector is loaded once for all of
+/// them.
+template <int Count, int Weights, class W>
+MAESTRO_INLINE void dots(const RowDotsCall& call, const float* rows, const W* weights, float* to) {
+  Vec sums[Count][Weights] = {};
   for_vectors(call.depth, [&](std::int64_t i, auto part) {
-    const Vec x = part.load(row + i);
-    for (int n = 0; n < Count; ++n) sums[n] += part.load(weights + n * call.stride + i) * x;
+    Vec x[Count];
+    for (int r = 0; r < Count; ++r) x[r] = part.load(rows + r * call.row_stride + i);
+    for (int n = 0; n < Weights; ++n) {
+      const Vec weight = part.load(weights + n * call.stride + i);
+      for (int r = 0; r < Count; ++r) sums[r][n] += weight * x[r];
+    }
   });
-  for (int n = 0; n < Count; ++n) to[n] = reduce_sum(sums[n]);
+  for (int r = 0; r < Count; ++r) {
+    for (int n = 0; n < Weights; ++n) to[r * call.count + n] = reduce_sum(sums[r][n]);
+  }
 }
 
 void row_dots(const RowDotsCall& call) {
   typed(call.weights, [&](const auto* weights) {
     std::int64_t n = 0;
-    for (; n + 8 <= call.count; n += 8) dots<8>(call, weights + n * call.stride, call.to + n);
-    for (; n < call.count; ++n) dots<1>(call, weights + n * call.stride, call.to + n);
+    for (; n + 8 <= call.count; n += 8) {
+      for_few_rows(call.row_count, [&](std::int64_t row, auto rows) {
+        constexpr int together = decltype(rows)::count;
+        constexpr int weights_at_once = together == 1 ? 8 : 4;
+        for (std::int64_t i = n; i < n + 8; i += weights_at_once) {
+          dots<together, weights_at_once>(call, call.rows + row * call.row_stride, weights + i * call.stride,
+                                          call.to + row * call.count + i);
+        }
+      });
+    }
+    for (; n < call.count; ++n) {
+      for (std::int64_t row = 0; row < call.row_count; ++row) {
+        dots<1, 1>(call, call.rows + row * call.row_stride, weights + n * call.stride, call.to + row * call.count + n);
+      }
+    }
   });
 }
 

@@ -37,18 +37,22 @@ struct EpilogueCall {
 inline constexpr std::int64_t bf16_block_columns = 64;
 inline constexpr std::int64_t bf16_block_depth = 32;
 
-/// Computes `to` = row (1, depth) times blocks of bf16 weights, summed in f32.
+/// Computes `to` = rows (row_count, depth) f32 times blocks of bf16 weights, summed in f32.
 struct RowProductCall {
-  const std::uint16_t* row;
+  const float* rows;
+  std::int64_t row_count;
   const std::uint16_t* blocks;
   std::int64_t depth;
   std::int64_t block_count;  ///< blocks of columns
-  float* to;                 ///< (block_count * bf16_block_columns)
+  float* to;                 ///< (row_count, block_count * bf16_block_columns)
 };
 
-/// Computes to[n] = row (depth) f32 times row n of weights (count, stride), summed in f32.
+/// Computes to (row_count, count)[r][n] = row r of `rows` (row_count, depth) f32 times row n of weights (count,
+/// stride), summed in f32.
 struct RowDotsCall {
-  const float* row;
+  const float* rows;
+  std::int64_t row_count;
+  std::int64_t row_stride;
   In weights;
   std::int64_t stride;
   std::int64_t depth;
@@ -61,7 +65,8 @@ struct MatrixKernels {
   void (*epilogue)(const EpilogueCall& call);
   /// Computes sums (columns) += column sums of x (rows, columns), rows in order.
   void (*add_column_sums)(In x, std::int64_t rows, std::int64_t columns, float* sums);
-  /// Reads the weights once and in order, at the speed of memory.
+  /// Products of few rows: they read the weights once and in order, at the speed of memory. The sums of a row have the
+  /// same order, and so the same bits, however many other rows there are.
   void (*row_product)(const RowProductCall& call);
   void (*row_dots)(const RowDotsCall& call);
 };

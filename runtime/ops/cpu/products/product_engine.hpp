@@ -53,13 +53,13 @@ struct Epilogue {
   bool accumulate = false;  ///< adds to the values in the result
 };
 
-/// Writes the sums (columns) of a single row to `out` (1, columns), after the epilogue's operations.
-inline void finish_row(const MatrixKernels& kernels, const float* sums, const Matrix& out, const Epilogue& epilogue) {
-  kernels.epilogue({.from = sums,
-                    .from_stride = out.columns,
+/// Writes `sums` (f32, as many rows and columns as `out`) to `out`, after the epilogue's operations.
+inline void finish_rows(const MatrixKernels& kernels, const Matrix& sums, const Matrix& out, const Epilogue& epilogue) {
+  kernels.epilogue({.from = static_cast<const float*>(sums.data),
+                    .from_stride = sums.stride,
                     .to = {out.data, out.dtype == DType::bf16},
                     .to_stride = out.stride,
-                    .rows = 1,
+                    .rows = out.rows,
                     .columns = out.columns,
                     .bias = epilogue.bias,
                     .activation = epilogue.activation,
@@ -77,6 +77,9 @@ class ProductEngine {
   /// Computes out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
   virtual void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
                         const Epilogue& epilogue) const = 0;
+  /// Computes the same for few rows, whose bits do not depend on each other; `right` is packed forward.
+  virtual void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                             const Epilogue& epilogue) const = 0;
   /// Writes column `column` of the right operand, a row of a weight packed forward, to `to` (depth).
   virtual void copy_column(const PackedPanel& right, std::int64_t column, float* to) const = 0;
   /// Computes dw (N, K) f32 += dy (M, N)^T x (M, K).

@@ -172,18 +172,24 @@ std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std
 }
 
 /// Reads the weights once and in order, at the speed of memory; sgemm would transpose them first.
-void SgemmEngine::multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out,
-                               const Epilogue& epilogue) const {
+void SgemmEngine::multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                                const Epilogue& epilogue) const {
+  const auto& panel = static_cast<const PlainPanel&>(right);
+  assert(panel.transposed() && in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
   ScratchPool::Lease scratch = scratch_.lease();
-  const Matrix row = widened(pointwise_, in, in.dtype == DType::bf16 ? scratch.floats(in.columns) : nullptr);
-  float* sums = scratch.floats(out.columns);
-  matrix_.row_dots({.row = static_cast<const float*>(row.data),
+  const bool narrow = in.dtype == DType::bf16;
+  const Matrix rows = widened(pointwise_, in, narrow ? scratch.floats(in.rows * in.columns) : nullptr);
+  const Matrix sums = Matrix::of(scratch.tensor({out.rows, out.columns}, DType::f32));
+  const Matrix weights = panel.matrix();
+  matrix_.row_dots({.rows = static_cast<const float*>(rows.data),
+                    .row_count = in.rows,
+                    .row_stride = rows.stride,
                     .weights = {weights.data, weights.dtype == DType::bf16},
                     .stride = weights.stride,
                     .depth = in.columns,
                     .count = out.columns,
-                    .to = sums});
-  finish_row(matrix_, sums, out, epilogue);
+                    .to = static_cast<float*>(sums.data)});
+  finish_rows(matrix_, sums, out, epilogue);
 }
 
 void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
@@ -191,7 +197,7 @@ void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Mat
   stay_on_this_thread();
   const auto& panel = static_cast<const PlainPanel&>(right);
   assert(in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
-  if (in.rows == 1 && panel.transposed()) return multiply_row(in, panel.matrix(), out, epilogue);
+  if (in.rows == 1 && panel.transposed()) return multiply_each(in, right, out, epilogue);
   ScratchPool::Lease scratch = scratch_.lease();
   const RightOperand operand(*this, panel, scratch);
   const std::int64_t widest = std::min(in.rows, arranged_rows + 8);

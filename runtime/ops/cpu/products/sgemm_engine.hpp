@@ -18,13 +18,13 @@ class SgemmEngine final : public ProductEngine {
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
   void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
+                     const Epilogue& epilogue) const override;
   void copy_column(const PackedPanel& right, std::int64_t column, float* to) const override;
   void add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const override;
 
  private:
   class RightOperand;
-  /// Multiplies a single row with the transposed `weights`.
-  void multiply_row(const Matrix& in, const Matrix& weights, const Matrix& out, const Epilogue& epilogue) const;
   /// Computes to = epilogue(a b); `wide_out` holds the f32 result if `to` is bf16.
   void multiply_block(const Matrix& a, const Matrix& b, const Matrix& to, const Epilogue& epilogue,
                       float* wide_out) const;

@@ -16,9 +16,10 @@ void run_cached(const Launch& at, const CachedAttention& op) {
   const AttentionShape& shape = op.shape;
   const std::int64_t rows = op.qkv.rows();
   const std::int64_t columns = shape.kv_heads * shape.head_size;
+  const CachedSequence* const sequences = op.sequences.empty() ? nullptr : op.sequences.data();
   launch_rows(at, "cache_rows", rows, 2 * columns / flat_width,
-              CachedRows<T>{op.qkv.data<T>() + shape.out_columns(), op.keys.row_slice(op.first, rows).data<T>(),
-                            op.values.row_slice(op.first, rows).data<T>(), shape.qkv_columns(), columns});
+              CachedRows<T>{op.qkv.data<T>() + shape.out_columns(), op.keys.data<T>(), op.values.data<T>(),
+                            shape.qkv_columns(), columns, op.first, sequences});
   const auto packs = static_cast<unsigned>(shape.head_size / flat_width);
   launch({"cached_attention", dim3(static_cast<unsigned>(rows), static_cast<unsigned>(shape.heads)), cached_threads, 0,
           at.stream},
@@ -30,6 +31,7 @@ void run_cached(const Launch& at, const CachedAttention& op) {
                        .first = op.first,
                        .window = shape.window,
                        .ends = op.ends.empty() ? nullptr : op.ends.data(),
+                       .sequences = sequences,
                        .heads = static_cast<int>(shape.heads),
                        .kv_heads = static_cast<int>(shape.kv_heads),
                        .head_size = static_cast<int>(shape.head_size),

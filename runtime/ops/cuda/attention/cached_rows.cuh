@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/ops/cuda/rows/pointwise.cuh"
+#include "runtime/ops/operators.hpp"
 
 namespace maestro::cuda {
 
@@ -10,14 +11,17 @@ namespace maestro::cuda {
 template <class T>
 struct CachedRows {
   const T* from;  // the keys of the first row
-  T* keys;        // (N, columns)
+  T* keys;        // (P, columns)
   T* values;
   std::int64_t stride;
   std::int64_t columns;
+  std::int64_t first;               // the cache's row of the first row; unused with sequences
+  const CachedSequence* sequences;  // (N), or null
 
   __device__ void operator()(std::int64_t row, int item) const {
     const std::int64_t column = std::int64_t{item} * flat_width;
-    T* to = column < columns ? keys + row * columns + column : values + (row - 1) * columns + column;
+    const std::int64_t place = sequences == nullptr ? first + row : sequences[row].begin + sequences[row].rows;
+    T* to = column < columns ? keys + place * columns + column : values + (place - 1) * columns + column;
     float pack[flat_width];
     load_floats(from + row * stride + column, pack);
     store_floats(to, pack);
@@ -31,8 +35,9 @@ struct CachedCall {
   const T* values;  // (P, G D)
   T* out;           // (N, H D)
   std::int64_t first;
-  std::int64_t window;       // 0: all
-  const std::int32_t* ends;  // (N) end of the keys that a row sees; null: its own row is the last
+  std::int64_t window;              // 0: all
+  const std::int32_t* ends;         // (N) end of the keys that a row sees; null: its own row is the last
+  const CachedSequence* sequences;  // (N), or null
   int heads;
   int kv_heads;
   int head_size;
@@ -70,7 +75,9 @@ __global__ void __launch_bounds__(cached_threads) cached_attention_kernel(Cached
   const int column = thread % call.lanes * flat_width;
   const bool has_columns = column < call.head_size;
   const std::int64_t row = blockIdx.x;
-  const std::int64_t own_key = call.first + row;
+  const CachedSequence* sequence = call.sequences == nullptr ? nullptr : call.sequences + row;
+  const std::int64_t own_key = sequence == nullptr ? call.first + row : sequence->rows;
+  const std::int64_t begin = sequence == nullptr ? 0 : sequence->begin;
   const std::int64_t lowest = call.window > 0 && own_key >= call.window ? own_key - call.window + 1 : 0;
   const std::int64_t last = call.ends == nullptr ? own_key : call.ends[row] - 1;
   const std::int64_t kv_stride = std::int64_t{call.kv_heads} * call.head_size;
@@ -86,8 +93,8 @@ __global__ void __launch_bounds__(cached_threads) cached_attention_kernel(Cached
     float k[flat_width] = {};
     float value[flat_width] = {};
     if (key <= last && has_columns) {
-      load_floats(call.keys + key * kv_stride + kv_column, k);
-      load_floats(call.values + key * kv_stride + kv_column, value);
+      load_floats(call.keys + (begin + key) * kv_stride + kv_column, k);
+      load_floats(call.values + (begin + key) * kv_stride + kv_column, value);
     }
     float score = 0;
     MAESTRO_UNROLL
