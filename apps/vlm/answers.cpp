@@ -13,8 +13,8 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
+#include "sections/decoder/completions.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
-#include "sections/decoder/text_generator.hpp"
 #include "sections/model_folder.hpp"
 #include "sections/registry.hpp"
 #include "sections/vision/image_reader.hpp"
@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::int64_t shown_side = 256;         // largest longer side of an image on the card, in pixels
 constexpr std::int64_t mix_terms = mixed_terms;  // columns of Corpus::read_mix()
-constexpr std::int64_t small_side = 96;          // images up to this side are shown enlarged
+constexpr std::int64_t answers_at_once = 8;
+constexpr std::int64_t small_side = 96;  // images up to this side are shown enlarged
 
 /// The trained model of a run.
 class TrainedModel {
@@ -42,25 +43,14 @@ class TrainedModel {
     auto* const model = dynamic_cast<DecoderSection*>(decoder.section.get());
     if (model == nullptr) throw JobError("section llm does not have the type vision_language_decoder");
     (void)decoder.section.release();
-    generator_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
+    generation_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
   }
 
-  /// Returns the likeliest tokens after `prompt`; `images.pixels` is undefined without images, and `marks` is as
-  /// PromptImages::marks.
-  [[nodiscard]] std::vector<std::int32_t> answer(std::span<const std::int32_t> prompt, const SampleImages& images,
-                                                 std::span<const std::int32_t> marks,
-                                                 const ContinuationLimits& limits) {
-    Tensor visual;
-    std::vector<Tensor> taps;
-    if (images.pixels.defined()) {
-      visual = reader_->read(images);
-      taps = reader_->taps();
-    }
-    TokenSampler likeliest({});
-    std::vector<std::int32_t> answer;
-    generator_->continue_prompt(prompt, limits, likeliest, [&](std::int32_t token) { answer.push_back(token); },
-                                {visual, marks, taps});
-    return answer;
+  /// Returns the decoder's rows of images.
+  [[nodiscard]] ImageRows read(const SampleImages& images) { return reader_->read(images); }
+  /// Returns the likeliest tokens after each prompt.
+  [[nodiscard]] std::vector<Completion> answers(std::span<const Prompt> prompts, const ContinuationLimits& limits) {
+    return complete(*generation_, prompts, limits, {}, answers_at_once);
   }
 
  private:
@@ -91,7 +81,7 @@ class TrainedModel {
   std::uint64_t seed_ = 1;
   cpu::CpuOperatorTable ops_;  // before the sections, which refer to it
   std::optional<ImageReader> reader_;
-  std::optional<TextGenerator> generator_;
+  std::optional<Generation> generation_;
 };
 
 /// Returns `count` samples from `from`, evenly spread, in order.
@@ -160,33 +150,35 @@ std::vector<std::int32_t> prompt_marks(const ShownData& data, const Conversation
   return marks;
 }
 
-PageAnswer answered(const ShownData& data, TrainedModel& model, SampleId sample, const ContinuationLimits& limits) {
-  const ConversationView view = data.conversations->view(Split::validation, sample);
+/// A question of the card, as the model sees it.
+struct Asked {
+  ConversationView view;
+  ImageRows images;
+  std::vector<std::int32_t> marks;
+};
+
+Asked ask(const ShownData& data, TrainedModel& model, SampleId sample) {
+  Asked asked{data.conversations->view(Split::validation, sample), {}, {}};
+  const ConversationView& view = asked.view;
+  asked.marks = prompt_marks(data, view, sample);
+  if (view.patches == 0) return asked;
   const SamplePictures all = data.corpus->pictures(Split::validation, sample);
   std::vector<float> pixels(static_cast<std::size_t>(all.patches * data.corpus->patch_columns()));
   std::vector<std::int32_t> places(static_cast<std::size_t>(all.patches * 3));
   std::vector<std::int32_t> sources(static_cast<std::size_t>(data.corpus->mixes_rows() ? all.visual * mix_terms : 0));
   std::vector<float> weights(sources.size());
-  SampleImages seen;
-  if (view.patches > 0) {
-    data.corpus->read_pictures(Split::validation, sample, pixels, places);
-    // The first question sees only the images that it names; later questions may have more.
-    seen.pixels = Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()});
-    seen.places = Tensor(places.data(), DType::i32, Shape{view.patches, 3});
-    seen.visual = std::ranges::count(view.prompt, image_token);
-  }
-  if (view.patches > 0 && !sources.empty()) {
+  data.corpus->read_pictures(Split::validation, sample, pixels, places);
+  // The first question sees only the images that it names; later questions may have more.
+  SampleImages seen{Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()}),
+                    Tensor(places.data(), DType::i32, Shape{view.patches, 3}),
+                    std::ranges::count(view.prompt, image_token)};
+  if (!sources.empty()) {
     data.corpus->read_mix(Split::validation, sample, sources, weights);
     seen.sources = Tensor(sources.data(), DType::i32, Shape{seen.visual, mix_terms});
     seen.weights = Tensor(weights.data(), DType::f32, Shape{seen.visual, mix_terms});
   }
-  PageAnswer out;
-  out.question = view.question;
-  out.reference = view.answer;
-  out.written = data.conversations->decode(view.prompt,
-                                           model.answer(view.prompt, seen, prompt_marks(data, view, sample), limits));
-  for (const StoredImage& picture : view.pictures) out.pictures.push_back(picture_for_card(picture));
-  return out;
+  asked.images = model.read(seen);
+  return asked;
 }
 
 }  // namespace
@@ -202,10 +194,23 @@ std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<st
   if (shown.conversations == nullptr) return {};
   if (data.kind == DataKind::prepared) data.tokenizer = shown.corpus->own_tokenizer();
   TrainedModel model(job, *shown.corpus, data, weights);
-  const ContinuationLimits limits{options.max_tokens, stop_tokens(root.table("llm"), *shown.conversations)};
+  const ContinuationLimits limits{options.max_tokens, stop_tokens(root.table("llm"), *shown.conversations),
+                                  shown.corpus->vocabulary()};
+  std::vector<Asked> asked;
+  for (const SampleId sample : chosen_samples(*shown.corpus, options)) asked.push_back(ask(shown, model, sample));
+  std::vector<Prompt> prompts;
+  for (const Asked& each : asked) {
+    prompts.push_back({each.view.prompt, {each.images.visual(), each.marks, each.images.taps()}});
+  }
+  const std::vector<Completion> written = model.answers(prompts, limits);
   std::vector<PageAnswer> answers;
-  for (const SampleId sample : chosen_samples(*shown.corpus, options)) {
-    answers.push_back(answered(shown, model, sample, limits));
+  for (std::size_t at = 0; at < asked.size(); ++at) {
+    const ConversationView& view = asked[at].view;
+    PageAnswer& answer = answers.emplace_back();
+    answer.question = view.question;
+    answer.reference = view.answer;
+    answer.written = shown.conversations->decode(view.prompt, written[at].tokens);
+    for (const StoredImage& picture : view.pictures) answer.pictures.push_back(picture_for_card(picture));
   }
   return answers;
 }

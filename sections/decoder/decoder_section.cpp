@@ -260,8 +260,10 @@ Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
 
 Var DecoderSection::logits(Tape& tape, const Var& hidden) {
   Var y = tape.output({hidden.value().rows(), head().shape()[0]}, DType::f32, false);
-  tape.ops().run(
-      Linear{.x = hidden.value(), .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward), .y = y.value()});
+  tape.ops().run(Linear{.x = hidden.value(),
+                        .w = &head().packed(tape.ops(), tape.compute(), PackFor::forward),
+                        .y = y.value(),
+                        .rows_alone = tape.rows_alone()});
   cap_logits(tape, y.value());
   return y;
 }
@@ -269,7 +271,11 @@ Var DecoderSection::logits(Tape& tape, const Var& hidden) {
 Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
                                   std::span<const AttentionCache> caches, std::span<const Tensor> visual) {
   assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
-  const std::int32_t last[] = {static_cast<std::int32_t>(layout.rows() - 1)};
+  Block wanted;  // all rows of several sequences, or the last row of a sequence
+  if (caches.front().sequences.empty()) {
+    const std::int32_t last[] = {static_cast<std::int32_t>(layout.rows() - 1)};
+    wanted = tape.indices(last);
+  }
   Var x = stack_.embedded(tape, tape.indices(tokens).tensor(), layout);
   std::vector<AddedRows> added;
   for (const Tensor& rows : visual) {
@@ -280,7 +286,7 @@ Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> toke
       added.push_back({std::ssize(added), tape.input(rows), at});
     }
   }
-  return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, tape.indices(last), caches, added)));
+  return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, wanted, caches, added)));
 }
 
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {

@@ -70,8 +70,9 @@ class DecoderSection : public Section {
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
   /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N), which continue the sequence in
-  /// `caches`, a cache for each layer. `visual` (V, width) act has a row for each of the V image tokens: the rows of
-  /// visual, visual_1, ...; empty: there is none. On a single rank and one stage, with an output layer.
+  /// `caches`, a cache for each layer; or (N, vocabulary), if the rows continue CachedSequences. `visual` (V, width)
+  /// act has a row for each of the V image tokens: the rows of visual, visual_1, ...; empty: there is none. On a single
+  /// rank and one stage, with an output layer.
   [[nodiscard]] Var cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
                                   std::span<const AttentionCache> caches, std::span<const Tensor> visual = {});
 

@@ -17,6 +17,13 @@ void require(bool good, const char* name, double value, const char* range) {
   if (!good) throw JobError(std::string(name) + " = " + number_text(value) + " is out of range; it is " + range);
 }
 
+/// Returns the sum of exp(logit - largest).
+double sum_of_exponentials(std::span<const float> logits, float largest) {
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - double{largest});
+  return sum;
+}
+
 }  // namespace
 
 TokenSampler::TokenSampler(const SamplingOptions& options) : options_(options), random_(options.seed) {
@@ -32,20 +39,24 @@ std::span<const float> TokenSampler::penalised(std::span<const float> logits, st
   const auto penalty = static_cast<float>(options_.repetition_penalty);
   penalised_.assign(logits.begin(), logits.end());
   for (const std::int32_t token : sequence) {
+    if (token < 0 || token >= std::ssize(logits)) continue;  // an image's row
     const auto at = static_cast<std::size_t>(token);
     penalised_[at] = logits[at] < 0 ? logits[at] * penalty : logits[at] / penalty;
   }
   return penalised_;
 }
 
-std::int32_t TokenSampler::choose(std::span<const float> logits, std::span<const std::int32_t> sequence) {
+TokenSampler::Choice TokenSampler::choose(std::span<const float> logits, std::span<const std::int32_t> sequence) {
   assert(!logits.empty());
   if (std::ranges::any_of(logits, [](float logit) { return std::isnan(logit); })) {
     throw JobError("a logit of the next token is not a number; the weights may be damaged", ErrorCode::corrupt);
   }
   logits = penalised(logits, sequence);
   const auto largest = std::ranges::max_element(logits);
-  if (options_.temperature == 0) return static_cast<std::int32_t>(largest - logits.begin());
+  if (options_.temperature == 0) {
+    return {static_cast<std::int32_t>(largest - logits.begin()),
+            options_.log_probabilities ? -std::log(sum_of_exponentials(logits, *largest)) : 0.0};
+  }
   collect(logits, *largest);
   keep_nucleus();
   double sum = 0;
@@ -53,9 +64,9 @@ std::int32_t TokenSampler::choose(std::span<const float> logits, std::span<const
   double left = random_.uniform() * sum;
   for (const Candidate& each : candidates_) {
     left -= each.weight;
-    if (left < 0) return each.token;
+    if (left < 0) return {each.token, std::log(each.weight / sum)};
   }
-  return candidates_.front().token;  // rounding left a rest
+  return {candidates_.front().token, std::log(candidates_.front().weight / sum)};  // rounding left a rest
 }
 
 void TokenSampler::collect(std::span<const float> logits, float largest) {

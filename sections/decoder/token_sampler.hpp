@@ -20,16 +20,24 @@ struct SamplingOptions {
   double top_p = 1;  ///< fewest, likeliest remaining tokens whose probabilities sum to at least this (nucleus sampling,
                      ///< Holtzman et al. 2020)
   std::uint64_t seed = 0;
+  bool log_probabilities = false;  ///< also for temperature 0, where they cost a pass over the vocabulary
 };
 
 /// Equal seeds choose equal tokens from equal logits. Not thread-safe.
 class TokenSampler {
  public:
+  struct Choice {
+    std::int32_t token = 0;
+    /// Logarithm of the probability with which it was drawn: after penalty, temperature, top_k and top_p. For
+    /// temperature 0 it is the model's (temperature 1), after the penalty; 0 without
+    /// SamplingOptions::log_probabilities.
+    double log_probability = 0;
+  };
   /// Throws JobError for a penalty that is not positive, a negative temperature, top_k below 0 or top_p outside (0, 1].
   explicit TokenSampler(const SamplingOptions& options);
-  /// Returns the token after `sequence`; of equal logits the lower ids are preferred. Throws JobError if a logit is not
-  /// a number.
-  [[nodiscard]] std::int32_t choose(std::span<const float> logits, std::span<const std::int32_t> sequence = {});
+  /// Returns the token after `sequence`; of equal logits the lower ids are preferred. Ids of `sequence` that lack a
+  /// logit are ignored. Throws JobError if a logit is not a number.
+  [[nodiscard]] Choice choose(std::span<const float> logits, std::span<const std::int32_t> sequence = {});
 
  private:
   /// Drawing weight: exp((logit - the largest) / temperature).

@@ -61,8 +61,7 @@ ImageReader::ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedS
       seeing_(ops, arena_, vision_.precision, false),
       projecting_(ops, arena_, projector_.precision, false) {}
 
-Tensor ImageReader::read(const SampleImages& images) {
-  visual_.clear();
+ImageRows ImageReader::read(const SampleImages& images) {
   const Rows none(0), patches(images.pixels.rows()), visual(images.visual);
   const Inputs sample(Pass::evaluate, only_sample, none.layout(), 1.0, patches.layout(), visual.layout());
   Outputs seen, projected;
@@ -78,17 +77,17 @@ Tensor ImageReader::read(const SampleImages& images) {
     to_projector.set("weights", projecting_.input(images.weights));
   }
   projector_.section->forward(projecting_, to_projector, projected);
-  for (const Port& rows : projector_.section->ports().outputs) visual_.push_back(*projected.find(rows.name));
-  const Tensor made = visual_.front().value();
-  if (made.rows() == images.visual) return made;
+  ImageRows made;
+  for (const Port& rows : projector_.section->ports().outputs) made.rows_.push_back(*projected.find(rows.name));
+  if (made.visual().rows() == images.visual) return made;
   throw JobError("the prompt has " + std::to_string(images.visual) + " image tokens, but its images have " +
-                 std::to_string(made.rows()) + " rows");
+                 std::to_string(made.visual().rows()) + " rows");
 }
 
-std::vector<Tensor> ImageReader::taps() const {
-  std::vector<Tensor> rows;
-  for (std::size_t tap = 1; tap < visual_.size(); ++tap) rows.push_back(visual_[tap].value());
-  return rows;
+std::vector<Tensor> ImageRows::taps() const {
+  std::vector<Tensor> taps;
+  for (std::size_t tap = 1; tap < rows_.size(); ++tap) taps.push_back(rows_[tap].value());
+  return taps;
 }
 
 }  // namespace maestro

@@ -28,6 +28,19 @@ struct SampleImages {
   Tensor weights = {};      ///< (V, 4) f32; the same
 };
 
+/// The decoder's rows of a sample's images, with the projector's precision. Must not outlive their reader.
+class ImageRows {
+ public:
+  /// Returns the rows (V, width); undefined without images.
+  [[nodiscard]] Tensor visual() const { return rows_.empty() ? Tensor() : rows_.front().value(); }
+  /// Returns the rows of visual_1, visual_2, ... (PromptImages::taps).
+  [[nodiscard]] std::vector<Tensor> taps() const;
+
+ private:
+  friend class ImageReader;
+  std::vector<Var> rows_;  // taps after the first
+};
+
 /// Not thread-safe.
 class ImageReader {
  public:
@@ -38,17 +51,13 @@ class ImageReader {
   [[nodiscard]] static std::unique_ptr<ImageReader> open(const OperatorTable& ops, const std::filesystem::path& folder,
                                                          DType precision);
 
-  /// Returns the decoder's rows (V, width) with the projector's precision, valid until the next call. Throws JobError
-  /// if the projector makes another number.
-  [[nodiscard]] Tensor read(const SampleImages& images);
-  /// Returns the rows of visual_1, visual_2, ... of these images, as read().
-  [[nodiscard]] std::vector<Tensor> taps() const;
+  /// Throws JobError if the projector makes another number of rows.
+  [[nodiscard]] ImageRows read(const SampleImages& images);
 
  private:
   LoadedSection vision_, projector_;
   Arena arena_;
   Tape seeing_, projecting_;  // after the arena they allocate from
-  std::vector<Var> visual_;   // recorded on projecting_; taps after the first
 };
 
 }  // namespace maestro

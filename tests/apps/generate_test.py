@@ -127,6 +127,23 @@ class Generate(SystemTest):
         self.assertEqual(len(set(ids)), len(ids))
         self.assertIn("generation_config.json: no_repeat_ngram_size = 3 has no effect here", finished.err)
 
+    def test_slots_and_neighbours_change_nothing(self):
+        prompts = ["a", "ab cd", "zz", "a", "hello there", "Q"]
+        (self.folder / "prompts").write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        drawn = ["--temperature", "1.5", "--top-p", "0.95", "--max-tokens", "20", "--log-probabilities"]
+        for precision in ("fp32", "bf16"):
+            alone = [self.lines("--prompt", prompt, "--seed", str(5 + at), "--precision", precision, *drawn)[0]
+                     for at, prompt in enumerate(prompts)]
+            self.assertEqual(len(alone[0]["log_probabilities"]), len(alone[0]["ids"]))
+            self.assertNotEqual(alone[0], alone[3], "each prompt has a seed of its own")
+            for slots in ("1", "2", "4", "8"):
+                self.assertEqual(self.lines("--jsonl", "prompts", "--seed", "5", "--slots", slots, "--precision",
+                                            precision, *drawn), alone, slots)
+        text = self.generate("--jsonl", "prompts", "--seed", "5", "--precision", "bf16", *drawn[:-1])
+        self.assertEqual(text, "".join(line["text"] + "\n" for line in alone))
+        self.refuse("--log-probabilities: they are part of the lines that --json prints; give --json too",
+                    "model", "--prompt", "a", "--log-probabilities")
+
     def test_bf16_is_another_precision(self):
         self.assertEqual(len(self.lines("--prompt", "a", "--precision", "bf16", "--max-tokens", "3")[0]["ids"]), 3)
 

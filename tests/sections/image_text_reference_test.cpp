@@ -16,7 +16,7 @@
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/text_part.hpp"
 #include "runtime/model/vision_part.hpp"
-#include "sections/decoder/text_generator.hpp"
+#include "sections/decoder/completions.hpp"
 #include "sections/model_folder.hpp"
 #include "sections/state_io.hpp"
 #include "sections/vision/row_mix.hpp"
@@ -235,7 +235,7 @@ TEST_P(ImageText, three_sections_have_the_loss_and_the_gradients_of_transformers
 
 TEST_P(ImageText, every_prefix_after_the_images_has_the_logits_of_transformers) {
   Model model(bench_, recorded_.folder, false);
-  TextGenerator generator(*bench_.ops, recorded_.folder, DType::f32);
+  Generation generation(*bench_.ops, recorded_.folder, DType::f32);
   const std::vector<std::int32_t> offsets = recorded_.batch.offsets;
   std::int32_t compared = 0;
   for (std::size_t sample = 0; sample + 1 < offsets.size(); ++sample) {
@@ -252,10 +252,13 @@ TEST_P(ImageText, every_prefix_after_the_images_has_the_logits_of_transformers) 
       prefix.with_patches({patches}).with_visual({marked});
       const Pictures seen = recorded_.pictures.part(recorded_.batch.patch_offsets[sample], patches);
       ModelPass pass(bench_, model, prefix, seen, recorded_.mix(sample), Pass::evaluate);
-      generator.begin(tokens, 0,
-                      {marked > 0 ? pass.projecting.output("visual") : Tensor(), recorded_.marks_of(sample, end),
-                       marked > 0 ? pass.taps() : std::vector<Tensor>()});
-      std::vector<float> next(generator.logits().begin(), generator.logits().end());
+      generation.reserve(1, end);
+      generation.begin(0, tokens,
+                       {marked > 0 ? pass.projecting.output("visual") : Tensor(), recorded_.marks_of(sample, end),
+                        marked > 0 ? pass.taps() : std::vector<Tensor>()});
+      while (!generation.advance(0)) {
+      }
+      std::vector<float> next(generation.logits().begin(), generation.logits().end());
       const ConstTensor expected = recorded_.at("logits").row_slice(offsets[sample] + end - 1, 1);
       ASSERT_LT(largest_difference(Tensor(next.data(), DType::f32, expected.shape()), expected), 1e-4)
           << sample << ", " << end;

@@ -20,7 +20,7 @@ constexpr int draws = 20000;
 std::map<std::int32_t, double> shares(const SamplingOptions& options, const Logits& logits) {
   TokenSampler sampler(options);
   std::map<std::int32_t, double> found;
-  for (int i = 0; i < draws; ++i) found[sampler.choose(logits)] += 1.0 / draws;
+  for (int i = 0; i < draws; ++i) found[sampler.choose(logits).token] += 1.0 / draws;
   return found;
 }
 
@@ -38,8 +38,8 @@ std::string refusal(const SamplingOptions& options) {
 
 TEST(TokenSampler, without_temperature_the_largest_logit_wins_and_the_lower_of_equal_ids) {
   TokenSampler sampler({});
-  EXPECT_EQ(sampler.choose(halves), 1);
-  EXPECT_EQ(sampler.choose(Logits{0, 3, 3, -1}), 1);
+  EXPECT_EQ(sampler.choose(halves).token, 1);
+  EXPECT_EQ(sampler.choose(Logits{0, 3, 3, -1}).token, 1);
 }
 
 TEST(TokenSampler, temperature_one_draws_by_the_softmax) {
@@ -82,18 +82,34 @@ TEST(TokenSampler, top_p_counts_what_temperature_and_top_k_left) {
 TEST(TokenSampler, a_repetition_penalty_counts_once_for_every_token_of_the_sequence) {
   TokenSampler sampler({.repetition_penalty = 1.5});
   const std::vector<std::int32_t> sequence{1, 1, 1};
-  EXPECT_EQ(sampler.choose(Logits{1.9F, 3, 0}, sequence), 1);  // 3 / 1.5 = 2
-  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}, sequence), 0);
-  EXPECT_EQ(sampler.choose(Logits{-2.9F, -2, -9}, sequence), 0);  // -2 * 1.5 = -3
-  EXPECT_EQ(sampler.choose(Logits{-3.1F, -2, -9}, sequence), 1);
-  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}), 1);
+  EXPECT_EQ(sampler.choose(Logits{1.9F, 3, 0}, sequence).token, 1);  // 3 / 1.5 = 2
+  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}, sequence).token, 0);
+  EXPECT_EQ(sampler.choose(Logits{-2.9F, -2, -9}, sequence).token, 0);  // -2 * 1.5 = -3
+  EXPECT_EQ(sampler.choose(Logits{-3.1F, -2, -9}, sequence).token, 1);
+  EXPECT_EQ(sampler.choose(Logits{2.1F, 3, 0}).token, 1);
+}
+
+TEST(TokenSampler, ids_without_a_logit_are_not_penalised) {  // images, and ids that must not be chosen
+  TokenSampler sampler({.repetition_penalty = 1.5});
+  EXPECT_EQ(sampler.choose(Logits{1.9F, 3, 0}, std::vector<std::int32_t>{-1, 1, 3}).token, 1);
+}
+
+TEST(TokenSampler, log_probabilities_are_those_of_the_draw) {
+  TokenSampler drawn({.temperature = 1, .top_k = 2, .seed = 4});
+  for (int i = 0; i < 50; ++i) {
+    const TokenSampler::Choice choice = drawn.choose(halves);
+    EXPECT_NEAR(choice.log_probability, std::log(choice.token == 1 ? 2.0 / 3 : 1.0 / 3), 1e-6);
+  }
+  TokenSampler likeliest({.log_probabilities = true});
+  EXPECT_NEAR(likeliest.choose(halves).log_probability, std::log(0.5), 1e-6);
+  EXPECT_EQ(TokenSampler({}).choose(halves).log_probability, 0);
 }
 
 TEST(TokenSampler, equal_seeds_choose_equal_tokens) {
   const auto drawn = [](std::uint64_t seed) {
     TokenSampler sampler({.temperature = 1.5, .seed = seed});
     std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 64; ++i) tokens.push_back(sampler.choose(halves));
+    for (int i = 0; i < 64; ++i) tokens.push_back(sampler.choose(halves).token);
     return tokens;
   };
   EXPECT_EQ(drawn(1), drawn(1));

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "runtime/data/corpus.hpp"
+#include "sections/decoder/completions.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
-#include "sections/decoder/text_generator.hpp"
 #include "sections/state_io.hpp"
 #include "sections/vision/image_reader.hpp"
 #include "tests/sections/parallel_vision.hpp"
@@ -174,19 +174,16 @@ class Answering {
   explicit Answering(const Bench& bench, DecoderFamily family)
       : reader_(*bench.ops, {copy<VisionEncoder>(bench, "vision", {tiny_vision(PatchPositions::grid), {}}), DType::f32},
                 {copy<Projector>(bench, "projector", {{16, 16, 0.02}, {}, {}}), DType::f32}),
-        generator_(*bench.ops, copy<VisionLanguageDecoder>(bench, "decoder", {tiny_decoder(family), {}, {}}),
-                   DType::f32) {}
+        generation_(*bench.ops, copy<VisionLanguageDecoder>(bench, "decoder", {tiny_decoder(family), {}, {}}),
+                    DType::f32) {}
 
   std::vector<std::int32_t> answer(const std::vector<std::int32_t>& prompt, const Pictures* pictures,
                                    const ContinuationLimits& limits) {
-    Tensor visual;
+    ImageRows seen;
     const auto rows = std::ranges::count(prompt, image_token);
-    if (pictures != nullptr) visual = reader_.read({pictures->pixel_tensor(), pictures->place_tensor(), rows});
-    TokenSampler likeliest({});
-    std::vector<std::int32_t> tokens;
-    generator_.continue_prompt(prompt, limits, likeliest, [&](std::int32_t token) { tokens.push_back(token); },
-                               {visual});
-    return tokens;
+    if (pictures != nullptr) seen = reader_.read({pictures->pixel_tensor(), pictures->place_tensor(), rows});
+    const Prompt asked[] = {{prompt, {seen.visual()}}};
+    return complete(generation_, asked, limits, {}, 1).front().tokens;
   }
 
  private:
@@ -204,7 +201,7 @@ class Answering {
   }
 
   ImageReader reader_;
-  TextGenerator generator_;
+  Generation generation_;
 };
 
 TEST_P(VisionLanguage, an_answer_that_was_generated_matches_itself_exactly) {
@@ -265,17 +262,16 @@ TEST_P(PromptInBlocks, has_the_answer_of_a_whole_one) {  // GN-1
   std::vector<std::int32_t> tokens = Batch::random(5, {540}, 37).tokens;
   std::fill(tokens.begin() + 500, tokens.begin() + 524, image_token);  // on both sides of a block's end
   const OwnedTensor visual = random_tensor(3, 24, config.width);
-  TextGenerator generator(*bench.ops, model(), DType::f32);
-  TokenSampler likeliest({});
+  Generation generation(*bench.ops, model(), DType::f32);
   Batch asked(tokens, std::vector<std::int32_t>(tokens.size(), ignored_target), {0, 540});
   const std::vector<std::int32_t> of_prompt = marks_of(asked, {.mask = mask});
   std::vector<std::int32_t> targets(tokens.size() - 1, ignored_target), told = tokens;
-  generator.continue_prompt(tokens, {5, {}}, likeliest,
-                            [&](std::int32_t token) {
-                              targets.push_back(token);
-                              told.push_back(token);
-                            },
-                            {visual, of_prompt});
+  const Prompt prompt[] = {{tokens, {visual, of_prompt}}};
+  const Completion answer = complete(generation, prompt, {5, {}}, {}, 1).front();
+  for (const std::int32_t token : answer.tokens) {
+    targets.push_back(token);
+    told.push_back(token);
+  }
   told.pop_back();
   Batch batch(told, targets, {0, static_cast<std::int32_t>(told.size())});
   batch.with_patches({24});
@@ -299,21 +295,21 @@ TEST(MarkedPrompt, without_its_marks_or_with_marks_that_do_not_fit_is_refused) {
   Bench bench;
   DecoderConfig config = tiny_decoder(DecoderFamily::llama);
   config.image_mask = ImageMask::images;
-  TextGenerator generator(*bench.ops,
-                          std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
-                                                                  VisionLanguageDecoder::Options{config, {}, {}}),
-                          DType::f32);
+  Generation generation(*bench.ops,
+                        std::make_unique<VisionLanguageDecoder>(bench.context("decoder", false),
+                                                                VisionLanguageDecoder::Options{config, {}, {}}),
+                        DType::f32);
   const std::vector<std::int32_t> prompt{5, image_token, image_token, 6};
   const OwnedTensor visual = random_tensor(3, 2, config.width);
-  EXPECT_EQ(generator.refusal(prompt, {visual}), "the prompt's images lack their marks");
+  EXPECT_EQ(generation.refusal(prompt, {visual}), "the prompt's images lack their marks");
   const std::vector<std::int32_t> few(12, 1), none{};
-  EXPECT_EQ(generator.refusal(prompt, {visual, few}), "the prompt's marks do not fit: 12 numbers for 4 tokens");
+  EXPECT_EQ(generation.refusal(prompt, {visual, few}), "the prompt's marks do not fit: 12 numbers for 4 tokens");
   std::vector<std::int32_t> marks{0, 0, 0, 1, 1, 1, 1, 3, 2, 2, 2, 3, 3, 3, 3, 4};
-  EXPECT_EQ(generator.refusal(prompt, {visual, marks}), "");
+  EXPECT_EQ(generation.refusal(prompt, {visual, marks}), "");
   marks[11] = 2;
-  EXPECT_EQ(generator.refusal(prompt, {visual, marks}),
+  EXPECT_EQ(generation.refusal(prompt, {visual, marks}),
             "the prompt's marks do not fit: row 2 of 4 sees 2 rows, and the row before it 3");
-  EXPECT_EQ(generator.refusal(std::vector<std::int32_t>{5, 6}), "");
+  EXPECT_EQ(generation.refusal(std::vector<std::int32_t>{5, 6}), "");
 }
 
 TEST(MarkedData, that_lack_marks_or_exceed_the_window_of_prefixes_are_refused_by_name) {

@@ -8,7 +8,7 @@
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
-#include "sections/decoder/text_generator.hpp"
+#include "sections/decoder/completions.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -30,14 +30,14 @@ std::vector<std::string> continuations_of(const std::string& folder, std::span<c
   const auto weights = ModelFolder::open(folder).value_or_throw().weights;
   const bool bf16 = WeightsFolder::open(weights).value_or_throw().dtype() == WeightDtype::bf16;
   const cpu::CpuOperatorTable ops;
-  TextGenerator generator(ops, folder, bf16 ? DType::bf16 : DType::f32);
+  Generation generation(ops, folder, bf16 ? DType::bf16 : DType::f32);
+  std::vector<std::vector<std::int32_t>> tokens;
+  for (const std::string& prompt : prompts) tokens.push_back(tokenizer->encode_special(prompt));
+  std::vector<Prompt> asked;
+  for (const auto& prompt : tokens) asked.push_back({.tokens = prompt});
   std::vector<std::string> texts;
-  for (const std::string& prompt : prompts) {
-    TokenSampler likeliest({});
-    std::vector<std::int32_t> tokens;
-    generator.continue_prompt(tokenizer->encode_special(prompt), limits, likeliest,
-                              [&](std::int32_t token) { tokens.push_back(token); });
-    texts.push_back(tokenizer->decode(tokens, true));
+  for (const Completion& each : complete(generation, asked, limits, {}, std::ssize(asked))) {
+    texts.push_back(tokenizer->decode(each.tokens, true));
   }
   return texts;
 }

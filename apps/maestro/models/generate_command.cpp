@@ -21,7 +21,7 @@
 #include "runtime/tokenizer/text_stream.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"
-#include "sections/decoder/text_generator.hpp"
+#include "sections/decoder/completions.hpp"
 
 namespace maestro {
 
@@ -38,47 +38,61 @@ struct GenerateArguments {
   std::optional<double> top_p;
   std::uint64_t seed = 0;
   std::int64_t max_tokens = 256;
+  std::int64_t slots = 8;
   std::string precision = "fp32";
   bool chat = false;
   bool no_begin_of_text = false;
   bool json = false;
+  bool log_probabilities = false;
 };
 
-/// Writes a continuation to standard output while it grows.
+/// Writes completions to standard output in the order of their prompts: lines of JSON, or texts while they grow.
 class Printer {
  public:
-  Printer(const Tokenizer& tokenizer, bool json) : tokenizer_(&tokenizer), stream_(tokenizer), json_(json) {}
+  Printer(const Tokenizer& tokenizer, const GenerateArguments& arguments)
+      : tokenizer_(&tokenizer), arguments_(&arguments), stream_(tokenizer) {}
 
-  void add(std::int32_t token) {
-    if (json_) {
-      tokens_.push_back(token);
-    } else {
-      print_foreign_text(stream_.add(token));
-      std::cout.flush();
+  /// Writes what is new.
+  void show(std::span<const Completion> all) {
+    for (; at_ < all.size(); ++at_) {
+      const Completion& completion = all[at_];
+      if (!arguments_->json) add(completion.tokens);
+      if (!completion.finish) return;
+      finish(completion);
     }
-    check();
-  }
-  void finish(Finish how) {
-    if (!json_) {
-      print_foreign_text(stream_.finish() + "\n");
-      std::cout.flush();
-      return check();
-    }
-    const nlohmann::ordered_json line{{"ids", tokens_},
-                                      {"text", tokenizer_->decode(tokens_, true)},
-                                      {"finish", how == Finish::stop ? "stop" : "length"}};
-    std::cout << line.dump() << std::endl;
-    check();
   }
 
  private:
+  void add(std::span<const std::int32_t> tokens) {
+    for (; written_ < tokens.size(); ++written_) write(stream_.add(tokens[written_]));
+  }
+  void finish(const Completion& completion) {
+    if (!arguments_->json) write(stream_.finish() + "\n");
+    written_ = 0;
+    stream_ = TextStream(*tokenizer_);
+    if (!arguments_->json) return;
+    nlohmann::ordered_json line{{"ids", completion.tokens}, {"text", tokenizer_->decode(completion.tokens, true)}};
+    if (arguments_->log_probabilities) {
+      const std::span drawn = std::span(completion.log_probabilities).first(completion.tokens.size());
+      line["log_probabilities"] = std::vector<float>(drawn.begin(), drawn.end());
+    }
+    line["finish"] = completion.finish == FinishReason::stop ? "stop" : "length";
+    std::cout << line.dump() << std::endl;
+    check();
+  }
+  static void write(const std::string& text) {
+    print_foreign_text(text);
+    std::cout.flush();
+    check();
+  }
   static void check() {
     if (!std::cout) throw JobError("generate: cannot write to standard output", ErrorCode::unavailable);
   }
   const Tokenizer* tokenizer_;
+  const GenerateArguments* arguments_;
   TextStream stream_;
-  bool json_;
-  std::vector<std::int32_t> tokens_;
+  std::size_t at_ = 0;       // prompt
+  std::size_t written_ = 0;  // its tokens
 };
 
 struct GivenPrompt {
@@ -154,7 +168,7 @@ SamplingOptions sampling(const GenerateArguments& arguments, const HfGenerationC
           .temperature = config.temperature,
           .top_k = config.top_k,
           .top_p = config.top_p,
-          .seed = arguments.seed};
+          .log_probabilities = arguments.log_probabilities};
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer_of(const GenerateArguments& arguments) {
@@ -178,10 +192,14 @@ std::vector<GivenPrompt> read_prompts(const GenerateArguments& arguments, const 
 int run_generate(const GenerateArguments& arguments, Console& console) {
   if (arguments.prompts.empty() && arguments.lines.empty())
     throw JobError("generate: give --prompt TEXT, or --jsonl FILE");
-  const HfGenerationConfig generation =
+  if (arguments.log_probabilities && !arguments.json) {
+    throw JobError("generate --log-probabilities: they are part of the lines that --json prints; give --json too");
+  }
+  const HfGenerationConfig config_of_choice =
       read_hf_generation(arguments.folder, {arguments.temperature, arguments.top_k, arguments.top_p}).value_or_throw();
-  TokenSampler sampler(sampling(arguments, generation));
-  for (const std::string& setting : generation.unused) {
+  const SamplingOptions options = sampling(arguments, config_of_choice);
+  const TokenSampler checked(options);  // before the model is read
+  for (const std::string& setting : config_of_choice.unused) {
     console.warning("generate: " + arguments.folder + "/generation_config.json: " + setting + " has no effect here");
   }
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(arguments);
@@ -199,19 +217,17 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
   }
   if (arguments.chat || (seen && !seen->reads_prefixes())) reader.use_template(config, arguments.folder);
   const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
-  TextGenerator generator(ops, arguments.folder, precision);
-  const auto with_images = [&](const GivenPrompt& prompt) {
-    return seen ? PromptImages{seen->visual(), prompt.marks, seen->taps()} : PromptImages();
-  };
+  Generation generation(ops, arguments.folder, precision);
+  std::vector<Prompt> asked;
   for (const GivenPrompt& prompt : prompts) {
-    const std::string refusal = generator.refusal(prompt.tokens, with_images(prompt));
+    asked.push_back({.tokens = prompt.tokens, .seed = arguments.seed + asked.size()});
+    if (seen) asked.back().images = {seen->rows().visual(), prompt.marks, seen->rows().taps()};
+    const std::string refusal = generation.refusal(prompt.tokens, asked.back().images);
     if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
   }
-  for (const GivenPrompt& prompt : prompts) {
-    Printer printer(*tokenizer, arguments.json);
-    const auto print = [&](std::int32_t token) { printer.add(token); };
-    printer.finish(generator.continue_prompt(prompt.tokens, limits, sampler, print, with_images(prompt)));
-  }
+  Printer printer(*tokenizer, arguments);
+  (void)complete(generation, asked, limits, options, arguments.slots,
+                 [&](std::span<const Completion> all) { printer.show(all); });
   return 0;
 }
 
@@ -243,9 +259,15 @@ void add_generate(Commands& commands) {
       ->check(whole_number(0));
   command.add_option("--top-p", arguments.top_p,
                      "the fewest of these whose probabilities reach p (default: as in generation_config.json, else 1)");
-  command.add_option("--seed", arguments.seed, "seed of the draws")->check(whole_number(0));
+  command.add_option("--seed", arguments.seed, "seed of the first prompt's draws; the next prompt has the next seed")
+      ->check(whole_number(0));
   command.add_option("--max-tokens", arguments.max_tokens, "tokens at most for a prompt (default: 256)")
       ->check(whole_number(0));
+  command
+      .add_option(
+          "--slots", arguments.slots,
+          "prompts that are continued at a time, with memory for each; results do not depend on it (default: 8)")
+      ->check(whole_number(1));
   command.add_option("--precision", arguments.precision, "precision of products: fp32 (default) or bf16")
       ->transform(CLI::IsMember({"fp32", "f32", "bf16"}));
   command.add_flag("--chat", arguments.chat,
@@ -253,6 +275,10 @@ void add_generate(Commands& commands) {
   command.add_flag("--no-begin-of-text", arguments.no_begin_of_text,
                    "leave out the tokenizer's begin-of-text tokens, for models trained without them");
   command.add_flag("--json", arguments.json, "print a line of ids, text and reason of the end for each prompt");
+  command.add_flag(
+      "--log-probabilities", arguments.log_probabilities,
+      "with --json: also the logarithm of each token's probability, as it was drawn; for temperature 0 the "
+      "model's");
 }
 
 }  // namespace maestro

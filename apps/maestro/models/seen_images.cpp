@@ -77,7 +77,7 @@ SeenImages::SeenImages(const std::filesystem::path& folder, std::span<const std:
     images.sources = Tensor(rows.sources.data(), DType::i32, terms);
     images.weights = Tensor(rows.weights.data(), DType::f32, terms);
   }
-  visual_ = reader_->read(images);
+  rows_ = reader_->read(images);
 }
 
 std::vector<std::int32_t> SeenImages::encode(std::string_view text) const {

@@ -28,7 +28,7 @@ class SeenImages {
   SeenImages(const SeenImages&) = delete;
   SeenImages& operator=(const SeenImages&) = delete;
 
-  /// Returns the tokens of a template's text with a placeholder for each image: `image_token` for each row of visual().
+  /// Returns the tokens of a template's text with a placeholder for each image: `image_token` for each of rows().
   /// Throws JobError for another number of placeholders.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
   /// Returns whether the model reads prefixes, without a template.
@@ -37,10 +37,8 @@ class SeenImages {
   [[nodiscard]] std::optional<std::vector<std::int32_t>> prefix(std::string_view question) const;
   /// Returns the marks (T, 4) of a prompt; empty if the model's decoder does not read marks.
   [[nodiscard]] std::vector<std::int32_t> marks(std::span<const std::int32_t> tokens) const;
-  /// Returns the rows that the decoder receives, (V, width).
-  [[nodiscard]] const Tensor& visual() const { return visual_; }
-  /// Returns the rows for further layers of the decoder (PromptImages::taps).
-  [[nodiscard]] std::vector<Tensor> taps() const { return reader_->taps(); }
+  /// Returns the rows that the decoder receives.
+  [[nodiscard]] const ImageRows& rows() const { return rows_; }
 
  private:
   /// Returns the tokens with image_token for the model's.
@@ -53,7 +51,7 @@ class SeenImages {
   std::vector<ImageGrid> grids_;
   std::optional<PrefixEncoder> prefix_;  // refers to model_
   std::unique_ptr<ImageReader> reader_;
-  Tensor visual_;  // of reader_
+  ImageRows rows_;  // of reader_
 };
 
 }  // namespace maestro

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sections/decoder/generation.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "sections/decoder/decoder_lm.hpp"
+#include "sections/state_io.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::int64_t block_rows = 512;  // prompt rows at once: bounds the memory of activations
+
+/// Returns the end of the block of prompt rows from `first` on: no row of it sees rows after it.
+std::int64_t end_of_block(std::int64_t first, std::int64_t rows, std::span<const std::int32_t> ends) {
+  const auto closed = [&](std::int64_t end) {
+    return end == rows || ends.empty() || ends[static_cast<std::size_t>(end) - 1] <= end;
+  };
+  const std::int64_t most = std::min(rows, first + block_rows);
+  std::int64_t end = most;
+  while (end > first && !closed(end)) --end;
+  if (end > first) return end;
+  for (end = most; !closed(end);) ++end;
+  return end;
+}
+
+template <class Values>
+Values part_of_rows(const Values& values, std::int64_t first, std::int64_t end, std::int64_t columns = 1) {
+  if (values.empty()) return {};
+  return {values.begin() + first * columns, values.begin() + end * columns};
+}
+
+SectionContext context_of(const OperatorTable& ops, DType precision, const LoraConfig& lora) {
+  SectionContext context;
+  context.name = "generate";
+  context.precision = precision;
+  context.values = InitialValues::later;
+  context.ops = &ops;
+  context.lora = lora;
+  return context;
+}
+
+std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFolder& folder, DType precision) {
+  auto model = std::make_unique<DecoderLm>(context_of(ops, precision, folder.lora),
+                                           DecoderLm::Options{read_hf_config(folder.weights).value_or_throw(), {}});
+  model->freeze();
+  load_model(*model, folder).or_throw();
+  return model;
+}
+
+}  // namespace
+
+Generation::Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision)
+    : Generation(ops, ModelFolder::open(folder).value_or_throw(), precision) {}
+
+Generation::Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision)
+    : Generation(ops, loaded(ops, folder, precision), precision) {}
+
+Generation::Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision)
+    : model_(std::move(section)),
+      caches_(static_cast<std::size_t>(model_->decoder().layers)),
+      tape_(ops, arena_, precision, false) {}
+
+std::string Generation::refusal(std::span<const std::int32_t> prompt, const PromptImages& given) const {
+  if (prompt.empty()) return "the prompt has no tokens; give it at least a single token";
+  const DecoderConfig& config = decoder();
+  if (static_cast<std::int64_t>(prompt.size()) > config.positions) {
+    return "the prompt's " + std::to_string(prompt.size()) + " tokens do not fit the model's " +
+           std::to_string(config.positions) + " positions";
+  }
+  const std::int64_t images = std::ranges::count(prompt, image_token),
+                     rows = given.visual.defined() ? given.visual.rows() : 0;
+  if (images != rows) {
+    return "the prompt has " + std::to_string(images) + " image tokens, but its images have " + std::to_string(rows) +
+           " rows";
+  }
+  for (const std::int32_t token : prompt) {
+    if (token == image_token || (token >= 0 && token < config.vocabulary)) continue;
+    return "the prompt has token " + std::to_string(token) + ", but the model's ids are 0 to " +
+           std::to_string(config.vocabulary - 1);
+  }
+  if (images > 0 && config.image_mask == ImageMask::prefix && config.window > 0 && std::ssize(prompt) > config.window) {
+    return "the prompt's " + std::to_string(prompt.size()) + " tokens do not fit the window of " +
+           std::to_string(config.window) + " tokens, which a prefix with images must not exceed";
+  }
+  if (images > 0 && config.needs_marks() && given.marks.empty()) return "the prompt's images lack their marks";
+  try {
+    (void)columns_of(prompt, given);
+  } catch (const std::invalid_argument& problem) {
+    return std::string("the prompt's marks do not fit: ") + problem.what();
+  }
+  return "";
+}
+
+MarkColumns Generation::columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const {
+  if (images.marks.empty()) return {};
+  if (images.marks.size() != prompt.size() * mark_columns) {
+    throw std::invalid_argument(std::to_string(images.marks.size()) + " numbers for " + std::to_string(prompt.size()) +
+                                " tokens");
+  }
+  const std::int32_t offsets[] = {0, static_cast<std::int32_t>(prompt.size())};
+  return mark_columns_of(decoder(), images.marks, offsets);
+}
+
+void Generation::reserve(std::int64_t slots, std::int64_t rows) {
+  rows_ = std::min(decoder().positions, rows);
+  sequences_.assign(static_cast<std::size_t>(slots), {});
+  const std::int64_t all = slots * rows_;
+  if (!caches_.empty() && caches_[0].keys.defined() && caches_[0].keys.rows() >= all) return;
+  const Shape each{all, decoder().key_columns()};
+  const std::size_t bytes = Tensor(nullptr, tape_.compute(), each).bytes();
+  memory_.reset();
+  memory_ = AlignedMemory(2 * caches_.size() * bytes);
+  std::byte* at = memory_.data();
+  for (AttentionCache& cache : caches_) {
+    for (Tensor* tensor : {&cache.keys, &cache.values}) {
+      *tensor = Tensor(at, tape_.compute(), each);
+      at += bytes;
+    }
+  }
+}
+
+std::vector<AttentionCache> Generation::of_slot(std::int64_t slot) const {
+  std::vector<AttentionCache> caches;
+  for (const AttentionCache& all : caches_) {
+    caches.push_back(
+        {all.keys.row_slice(slot * rows_, rows_), all.values.row_slice(slot * rows_, rows_), at(slot).rows});
+  }
+  return caches;
+}
+
+std::vector<AttentionCache> Generation::of_sequences(std::span<const CachedSequence> sequences) const {
+  std::vector<AttentionCache> caches;
+  for (const AttentionCache& all : caches_) caches.push_back({all.keys, all.values, 0, sequences});
+  return caches;
+}
+
+void Generation::begin(std::int64_t slot, std::span<const std::int32_t> prompt, const PromptImages& images) {
+  if (const std::string reason = refusal(prompt, images); !reason.empty()) throw JobError(reason);
+  if (std::ssize(prompt) > rows_) {
+    throw JobError("the prompt's " + std::to_string(prompt.size()) + " tokens do not fit the " + std::to_string(rows_) +
+                   " rows of a slot");
+  }
+  sequences_[static_cast<std::size_t>(slot)] = {prompt, images, columns_of(prompt, images)};
+}
+
+bool Generation::advance(std::int64_t slot) {
+  Sequence& own = sequences_[static_cast<std::size_t>(slot)];
+  const std::int64_t first = own.rows, all = first + std::ssize(own.prompt);
+  const std::int64_t end = end_of_block(first, all, own.columns.ends);
+  const auto block = own.prompt.first(static_cast<std::size_t>(end - first));
+  const std::int64_t images = std::ranges::count(block, image_token);
+  std::vector<Tensor> visual;
+  if (images > 0) visual.push_back(own.images.visual.row_slice(own.visual_taken, images));
+  for (const Tensor& tap : images > 0 ? own.images.taps : std::vector<Tensor>()) {
+    visual.push_back(tap.row_slice(own.visual_taken, images));
+  }
+  std::vector<std::int32_t> positions = part_of_rows(own.columns.positions, first, end, mark_axes);
+  const std::vector<std::int32_t> ends = part_of_rows(own.columns.ends, first, end);
+  const std::int32_t offsets[] = {0, static_cast<std::int32_t>(end - first)};
+  SequenceLayout layout{.offsets = offsets, .ends = ends, .axes = positions.empty() ? 1 : mark_axes};
+  if (positions.empty()) {
+    positions.resize(block.size());
+    std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
+  }
+  layout.positions = positions;
+  logits_ = Var();
+  tape_.set_rows_alone(false);
+  logits_ = model_->cached_logits(tape_, block, layout, of_slot(slot), visual);
+  own.rows = end;
+  own.visual_taken += images;
+  own.prompt = own.prompt.subspan(block.size());
+  if (!own.prompt.empty()) return false;
+  if (!own.columns.positions.empty()) own.skipped = std::ranges::max(own.columns.positions) + 1 - own.rows;
+  own.columns = {};
+  own.images = {};
+  return true;
+}
+
+void Generation::append(std::span<const NextToken> tokens) {
+  const std::int64_t axes =
+      std::ranges::any_of(tokens, [&](const NextToken& next) { return at(next.slot).skipped != 0; }) ? mark_axes : 1;
+  std::vector<std::int32_t> ids, positions, offsets(1);
+  std::vector<CachedSequence> sequences;
+  for (const NextToken& next : tokens) {
+    Sequence& own = sequences_[static_cast<std::size_t>(next.slot)];
+    assert(own.rows > 0 && own.rows < rows_ && own.prompt.empty());
+    ids.push_back(next.token);
+    positions.insert(positions.end(), static_cast<std::size_t>(axes),
+                     static_cast<std::int32_t>(own.rows + own.skipped));
+    sequences.push_back({static_cast<std::int32_t>(next.slot * rows_), static_cast<std::int32_t>(own.rows)});
+    offsets.push_back(static_cast<std::int32_t>(ids.size()));
+    ++own.rows;
+  }
+  logits_ = Var();
+  tape_.set_rows_alone(true);
+  logits_ = model_->cached_logits(tape_, ids, {.offsets = offsets, .positions = positions, .axes = axes},
+                                  of_sequences(sequences));
+}
+
+std::span<const float> Generation::logits(std::int64_t row) const {
+  return ConstTensor(logits_.value().row_slice(row, 1)).span<float>();
+}
+
+}  // namespace maestro

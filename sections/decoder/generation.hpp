@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sequences of tokens that a frozen decoder continues, a sequence in each slot. Keys and values of all rows are kept,
+// so that a further token costs a pass over a single row, and sequences share the reading of the weights. Runs on the
+// caller's thread.
+//
+// GN-1 (cached rows): logits equal the logits of a forward pass over the complete sequence, up to rounding, however the
+//       sequence arrived.
+// GN-2 (alone): the logits of a sequence have the same bits in every slot, whichever other sequences there are.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/aligned_memory.hpp"
+#include "sections/decoder/decoder_section.hpp"
+#include "sections/decoder/marked_layout.hpp"
+#include "sections/model_folder.hpp"
+
+namespace maestro {
+
+/// The images of a prompt, as the decoder receives them.
+struct PromptImages {
+  Tensor visual = {};                        ///< (V, width) act: a row for each image token; undefined: none
+  std::span<const std::int32_t> marks = {};  ///< (T, 4), as Corpus::read_marks(); empty: a text's
+  std::vector<Tensor> taps = {};             ///< rows of visual_1, ..., each as `visual`
+};
+
+/// A token to append to the sequence in a slot.
+struct NextToken {
+  std::int64_t slot = 0;
+  std::int32_t token = 0;
+};
+
+/// Not thread-safe.
+class Generation {
+ public:
+  /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
+  /// JobError.
+  Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
+  /// Takes a section with its values, frozen, on a single rank and stage, with an output layer.
+  Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision);
+
+  [[nodiscard]] const DecoderConfig& decoder() const { return model_->decoder(); }
+  /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, has an id outside the
+  /// vocabulary, another number of image tokens than `visual` has rows, or marks that do not fit; empty if it can.
+  [[nodiscard]] std::string refusal(std::span<const std::int32_t> prompt, const PromptImages& images = {}) const;
+
+  /// Takes memory for `slots` sequences of at most `rows` tokens, but not more than the model has positions. Ends all
+  /// sequences.
+  void reserve(std::int64_t slots, std::int64_t rows);
+  [[nodiscard]] std::int64_t slots() const { return std::ssize(sequences_); }
+  /// Begins a sequence, in place of the sequence in `slot`. The prompt and the arrays of `images` must live until
+  /// advance() has returned true. Throws JobError for a prompt that has a refusal() or is longer than reserve() allows.
+  void begin(std::int64_t slot, std::span<const std::int32_t> prompt, const PromptImages& images = {});
+  /// Computes the next block of the prompt in `slot`. Returns whether it was the last: logits() then has a row.
+  bool advance(std::int64_t slot);
+  /// Appends a token to each of these sequences, whose prompts are complete and which are not full; their slots are
+  /// different. logits() then has their rows, in this order.
+  void append(std::span<const NextToken> tokens);
+  /// Returns whether the sequence in `slot` has all its rows.
+  [[nodiscard]] bool full(std::int64_t slot) const { return at(slot).rows == rows_; }
+  /// Returns row `row` of the logits (vocabulary) after the last call of advance() or append(), valid until the next.
+  [[nodiscard]] std::span<const float> logits(std::int64_t row = 0) const;
+
+ private:
+  struct Sequence {
+    std::span<const std::int32_t> prompt;  // its rows that are not computed yet
+    PromptImages images;
+    MarkColumns columns;            // of the whole prompt
+    std::int64_t rows = 0;          // computed
+    std::int64_t visual_taken = 0;  // rows of images.visual
+    std::int64_t skipped = 0;       // positions that the prompt's images skip: of the token after it, minus its number
+  };
+  Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision);
+  /// Returns the columns of marks that the decoder reads. Throws std::invalid_argument for marks that do not fit.
+  [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
+  [[nodiscard]] const Sequence& at(std::int64_t slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
+  /// Returns each layer's cache: the rows of a slot, or the rows of all slots for `sequences`.
+  [[nodiscard]] std::vector<AttentionCache> of_slot(std::int64_t slot) const;
+  [[nodiscard]] std::vector<AttentionCache> of_sequences(std::span<const CachedSequence> sequences) const;
+
+  Arena arena_;
+  std::shared_ptr<DecoderSection> model_;
+  AlignedMemory memory_;
+  std::vector<AttentionCache> caches_;  // cache for each layer, in memory_: (slots * rows, G D)
+  std::int64_t rows_ = 0;               // most of a sequence
+  std::vector<Sequence> sequences_;     // by slot
+  Tape tape_;                           // after the arena it allocates from
+  Var logits_;                          // recorded on tape_
+};
+
+}  // namespace maestro
