@@ -34,13 +34,13 @@ struct ContinuationLimits {
 struct Prompt {
   std::span<const std::int32_t> tokens = {};
   PromptImages images = {};
-  std::uint64_t seed = 0;                                 ///< of its draws, in place of SamplingOptions::seed
+  std::uint64_t seed = 0;                                 ///< seed for its draws, in place of SamplingOptions::seed
   std::optional<std::int64_t> max_tokens = std::nullopt;  ///< in place of ContinuationLimits::max_tokens
 };
 
 struct Completion {
   std::vector<std::int32_t> tokens = {};              ///< so far, without a stop token
-  std::vector<float> log_probabilities = {};          ///< of `tokens` and the stop token, as TokenSampler::Choice
+  std::vector<float> log_probabilities = {};          ///< values for `tokens` and the stop token (TokenSampler::Choice)
   std::optional<FinishReason> finish = std::nullopt;  ///< absent while it grows
   std::int32_t stop_token = -1;                       ///< with FinishReason::stop
 };
@@ -62,8 +62,6 @@ class Completions {
   void add(const Prompt& prompt);
   /// Returns whether all completions have ended.
   [[nodiscard]] bool idle() const { return ended_ == completions_.size(); }
-  /// Returns the prompts that wait for a slot.
-  [[nodiscard]] std::size_t waiting() const { return prompts_.size() - next_; }
   /// Computes a block of a prompt and a token of every sequence. Throws as TokenSampler.
   void advance();
   /// Returns the completions in the order of their prompts.

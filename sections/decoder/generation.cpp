@@ -17,7 +17,7 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t block_rows = 512;  // prompt rows at once: bounds the memory of activations
+constexpr std::int64_t block_rows = 512;  // prompt rows at once: bounds the activations' memory
 
 /// Returns the end of the block of prompt rows from `first` on: no row of it sees rows after it.
 std::int64_t end_of_block(std::int64_t first, std::int64_t rows, std::span<const std::int32_t> ends) {
