@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/checkpoint/checkpoint.hpp"
 
+#include <algorithm>
+#include <iomanip>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <system_error>
 
 #include "runtime/checkpoint/checkpoint_folders.hpp"
@@ -111,6 +114,24 @@ Status verify_checkpoint(const fs::path& checkpoint) {
   const Result<Manifest> manifest = load_manifest(checkpoint);
   if (!manifest) return manifest.error();
   return verify_files(checkpoint, *manifest, "");
+}
+
+std::string earlier_weights_file(std::string_view section, std::uint64_t step) {
+  std::ostringstream name;
+  name << section << "/versions/" << std::setw(8) << std::setfill('0') << step << ".safetensors";
+  return name.str();
+}
+
+Result<SafetensorsFile> read_earlier_weights(const fs::path& checkpoint, std::string_view section, std::uint64_t step) {
+  const Result<Manifest> manifest = load_manifest(checkpoint);
+  if (!manifest) return manifest.error();
+  const std::string name = earlier_weights_file(section, step);
+  if (std::ranges::find(manifest->files, name, &FileRecord::path) == manifest->files.end()) {
+    return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " lacks the weights of section '" +
+                                           std::string(section) + "' before step " + std::to_string(step)};
+  }
+  if (const Status verified = verify_files(checkpoint, *manifest, name); !verified) return verified.error();
+  return SafetensorsFile::open(checkpoint / name);
 }
 
 Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view section) {

@@ -5,6 +5,7 @@
 // model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
 // A section that trains adapters has the stem adapter_model, with adapter_config.json (a PEFT folder) and without an
 // index, since PEFT does not read shards.
+// <section>/versions/00000123.safetensors are the weights before step 123, for generators that read older weights.
 // Parts only record which writer wrote which tensors: reading merges them into one section. The folder also contains
 // the model's other files (model_files.hpp), which the writer of part 0 copies.
 #pragma once
@@ -30,6 +31,12 @@ struct StatePart {
   friend bool operator==(const StatePart&, const StatePart&) = default;
 };
 
+/// A section's weights before a step, which generators still read.
+struct EarlierWeights {
+  std::uint64_t step = 0;
+  std::vector<NamedTensor> tensors;  ///< f32, under the names of the section's parameters
+};
+
 /// The content of a section, or of a part, for a checkpoint. Tensors are views: the owner keeps them unchanged while
 /// they are written.
 struct SectionState {
@@ -39,6 +46,7 @@ struct SectionState {
   std::uint64_t optimizer_step = 0;     ///< optimizer steps done; the same in every part
   StatePart part;
   bool adapters = false;  ///< the parameters are low-rank adapters under PEFT's names; the same in every part
+  std::vector<EarlierWeights> earlier = {};  ///< read by read_earlier_weights()
 };
 
 /// A section read back with merged parts. `state` contains views of the mapped files, which live as long as this object
@@ -55,6 +63,12 @@ struct StoredSection {
 /// Reads everything and compares sizes and checksums. The error (corrupt) names every file that is missing, truncated
 /// or altered.
 [[nodiscard]] Status verify_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Returns the file of a section's weights before a step, relative to the checkpoint.
+[[nodiscard]] std::string earlier_weights_file(std::string_view section, std::uint64_t step);
+/// Maps the weights before a step. Error not_found: the checkpoint lacks them.
+[[nodiscard]] Result<SafetensorsFile> read_earlier_weights(const std::filesystem::path& checkpoint,
+                                                           std::string_view section, std::uint64_t step);
 
 /// Verifies the section's files, then maps and merges them. Errors: not_found, with a list of the checkpoint's
 /// sections; corrupt as above, and for parts that do not form a section (a part is missing, a tensor is in two parts,

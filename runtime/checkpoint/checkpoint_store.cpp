@@ -103,6 +103,16 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
   const Metadata step{{optimizer_step_key, std::to_string(state.optimizer_step)}};
   kept = keep(optimizer, write_safetensors(folder / optimizer, state.optimizer, step, options_.after));
   if (!kept) return kept.error();
+  for (const EarlierWeights& weights : state.earlier) {
+    fs::create_directory(folder / "versions", failure);
+    if (failure) return system_error("cannot create folder", folder / "versions", failure.value());
+    const std::string file = earlier_weights_file(name, weights.step).substr(name.size() + 1);
+    kept = keep(file, write_safetensors(folder / file, weights.tensors, {}, options_.after));
+    if (!kept) return kept.error();
+  }
+  if (!state.earlier.empty()) {
+    if (const Status flushed = sync_folder(folder / "versions"); !flushed) return flushed.error();
+  }
   if (const Status flushed = sync_folder(staging); !flushed) return flushed.error();
   return records;
 }

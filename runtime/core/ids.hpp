@@ -32,6 +32,29 @@ using SampleId = Id<struct SampleTag, std::uint64_t>;  ///< position in the corp
 using StepId = Id<struct StepTag, std::uint64_t>;      ///< optimizer step, counted from 1
 using Epoch = Id<struct EpochTag>;                     ///< incarnation of a run's slots: old writes carry an old epoch
 
+/// A sample that a generator made: its step, and its number among the step's samples. A bit that no position in a
+/// corpus has tells such ids apart.
+struct MadeSampleId {
+  StepId step;               ///< below 2^43
+  std::uint32_t number = 0;  ///< below most_made_samples
+  friend constexpr auto operator<=>(const MadeSampleId&, const MadeSampleId&) = default;
+};
+inline constexpr int made_number_bits = 20;
+inline constexpr std::uint32_t most_made_samples = std::uint32_t{1}
+                                                   << made_number_bits;  ///< samples of a step, at most
+inline constexpr std::uint64_t made_bit = std::uint64_t{1} << 63;
+[[nodiscard]] constexpr bool is_made(SampleId sample) {
+  return (sample.value() & made_bit) != 0;
+}
+[[nodiscard]] constexpr SampleId sample_id(const MadeSampleId& made) {
+  return SampleId(made_bit | (made.step.value() << made_number_bits) | made.number);
+}
+/// Returns the parts of an id that is_made().
+[[nodiscard]] constexpr MadeSampleId made_sample_id(SampleId sample) {
+  return {StepId((sample.value() & ~made_bit) >> made_number_bits),
+          static_cast<std::uint32_t>(sample.value() & (most_made_samples - 1))};
+}
+
 }  // namespace maestro
 
 template <class Tag, class Integer>

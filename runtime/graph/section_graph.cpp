@@ -64,6 +64,7 @@ std::string port_text(const GraphNode& node, const Port& port) {
 
 std::string_view mode_name(Role role) {
   if (role == Role::source) return "source";
+  if (role == Role::generator) return "generator";
   return role == Role::frozen ? "forward_only" : "forward_backward";
 }
 
@@ -122,6 +123,29 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   edge.gradient = out.differentiable && in.differentiable && producer.runs_backward() && consumer.runs_backward();
   edges_.push_back(std::move(edge));
   return EdgeId(static_cast<std::uint32_t>(edges_.size() - 1));
+}
+
+void SectionGraph::connect_weights(SectionId from, SectionId to) {
+  const GraphNode& sender = node(from);
+  const GraphNode& generator = node(to);
+  const std::string edge = sender.section_name() + ".weights -> " + generator.name + ".weights";
+  if (!generator.generates()) {
+    throw JobError(edge + ": only a section of type generator takes weights, and '" + generator.name + "' is not one");
+  }
+  if (!sender.trained()) {
+    throw JobError(edge + ": a generator takes the weights of a trained section, and '" + sender.section_name() +
+                   "' is not trained");
+  }
+  for (const GraphRegister& other : registers_) {
+    if (other.to == to) {
+      throw JobError(edge + ": '" + generator.name + "' already takes the weights of '" + node(other.from).name + "'");
+    }
+  }
+  registers_.push_back({from, to});
+}
+
+bool SectionGraph::publishes(SectionId id) const {
+  return std::ranges::any_of(registers_, [id](const GraphRegister& each) { return each.from == id; });
 }
 
 void SectionGraph::set_sources(SectionId id, const SourceSet& sources) {

@@ -7,6 +7,7 @@
 // SG-2 (dense ids): ids are dense indices in order of addition, the same in every process of a job.
 // SG-3 (rows for every sample): after validate() an input has rows for every sample that activates its section, unless
 //       it is optional or chosen, and a gradient returns for every sample of the section that receives it.
+// SG-4 (delayed): a register hands over the weights that a section has before a step, so it may close a cycle.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,10 @@ namespace maestro {
 
 /// A section's part in training.
 enum class Role : std::uint8_t {
-  source,   ///< reads samples
-  frozen,   ///< forward passes only
-  passing,  ///< frozen, but gradients pass through it to sections before it
+  source,     ///< reads samples
+  frozen,     ///< forward passes only
+  passing,    ///< frozen, but gradients pass through it to sections before it
+  generator,  ///< makes samples with the weights of another section, outside of steps
   trained
 };
 /// Returns the name of the role's passes in reports: "source", "forward_only" or "forward_backward".
@@ -55,6 +57,9 @@ struct GraphNode {
   [[nodiscard]] bool trained() const { return role == Role::trained; }
   /// Returns whether its parameters do not change.
   [[nodiscard]] bool frozen() const { return role == Role::frozen || role == Role::passing; }
+  [[nodiscard]] bool generates() const { return role == Role::generator; }
+  /// Returns whether it computes micro-batches: sources only read them.
+  [[nodiscard]] bool plays_in_steps() const { return role != Role::source && role != Role::generator; }
   [[nodiscard]] bool runs_backward() const { return role == Role::passing || role == Role::trained; }
   /// Returns the axis of its required inputs; a source and a section without inputs count tokens.
   [[nodiscard]] Axis axis() const;
@@ -79,6 +84,13 @@ struct GraphEdge {
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
+/// An edge of weights: versions of a trained section's values, which a generator takes.
+struct GraphRegister {
+  SectionId from;
+  SectionId to;
+};
+inline constexpr std::string_view weights_port = "weights";  ///< both ends of a register, in job files
+
 class SectionGraph {
  public:
   /// Throws JobError if the name is taken.
@@ -86,6 +98,11 @@ class SectionGraph {
   /// Throws JobError naming both ports if either is unknown (with the nearest name), they do not fit, or the input is
   /// already connected.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
+  /// Throws JobError unless `from` is trained, in a single stage, and `to` is a generator without a register.
+  void connect_weights(SectionId from, SectionId to);
+  [[nodiscard]] const std::vector<GraphRegister>& registers() const { return registers_; }
+  /// Returns whether a generator takes the section's weights.
+  [[nodiscard]] bool publishes(SectionId id) const;
   void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }
   void set_batches(SectionId id, std::int64_t micro_batch, std::int64_t replicas) {
     nodes_[id.value()].micro_batch = micro_batch;
@@ -134,6 +151,7 @@ class SectionGraph {
 
   std::vector<GraphNode> nodes_;
   std::vector<GraphEdge> edges_;
+  std::vector<GraphRegister> registers_;
 };
 
 }  // namespace maestro

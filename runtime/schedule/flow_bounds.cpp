@@ -18,7 +18,7 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
 std::int64_t common_period(const SectionGraph& graph, std::int64_t samples) {
   std::int64_t period = 1;
   for (const GraphNode& node : graph.nodes()) {
-    if (!node.follows_consumer() && node.role != Role::source)
+    if (!node.follows_consumer() && node.plays_in_steps())
       period = std::min(samples, std::lcm(period, node.micro_batch));
   }
   return period;
@@ -123,7 +123,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
   const Needs needs(graph, samples);
   for (std::int64_t start = 0; start < common_period(graph, samples); ++start) {
     const bool boundary = std::ranges::any_of(graph.nodes(), [&](const GraphNode& node) {
-      return node.role != Role::source && !node.follows_consumer() && start % node.micro_batch == 0;
+      return node.plays_in_steps() && !node.follows_consumer() && start % node.micro_batch == 0;
     });
     if (!boundary) continue;
     // Sample up to which the producer may have to run before the consumer's micro-batch with this sample can run.

@@ -38,7 +38,8 @@ struct LaneOptions {
 struct StepBoundary {
   enum class Kind : std::uint8_t {
     end_step,  ///< all micro-batches of the step are done: reduce, step the optimizer
-    snapshot   ///< copy the state for a checkpoint after `step`
+    snapshot,  ///< copy the state for a checkpoint after `step`
+    publish    ///< hand over the values before `step` + 1, which a section has at the start
   };
   Kind kind = Kind::end_step;
   StepId step;

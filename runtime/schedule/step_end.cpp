@@ -6,11 +6,17 @@
 namespace maestro {
 
 StepEnd::StepEnd(const StepEndOptions& options, const StepBoundary& boundary) {
+  publishes_ = options.publishes && boundary.pass == Pass::train;
+  if (boundary.kind == StepBoundary::Kind::publish) {
+    if (publishes_) actions_.push_back(StepAction::publish);
+    return;
+  }
   if (boundary.kind == StepBoundary::Kind::snapshot) {
     if (options.trained) add_snapshot(options);
     return;
   }
   if (options.trained && boundary.active && boundary.pass == Pass::train) add_step(options);
+  if (publishes_) actions_.push_back(StepAction::publish);
   actions_.push_back(StepAction::report);
 }
 
@@ -41,7 +47,9 @@ void StepEnd::add_snapshot(const StepEndOptions& options) {
 
 void StepEnd::skip_step() {
   actions_.resize(at_ + 1);
-  actions_.insert(actions_.end(), {StepAction::clear, StepAction::report});
+  actions_.push_back(StepAction::clear);
+  if (publishes_) actions_.push_back(StepAction::publish);
+  actions_.push_back(StepAction::report);
 }
 
 bool StepEnd::contains(StepAction action) const {

@@ -32,9 +32,10 @@ enum class StepAction : std::uint8_t {
   copy_first_moments,     ///< copies them into the snapshot
   gather_second_moments,  ///< collects the second moments, like the first
   copy_second_moments,
-  write,  ///< copies the remaining state and queues the snapshot for writing
-  clear,  ///< zeroes the gradients, which held moments or are not trained on
-  report  ///< sends StepDone
+  write,    ///< copies the remaining state and queues the snapshot for writing
+  clear,    ///< zeroes the gradients, which held moments or are not trained on
+  publish,  ///< copies the values for generators, and hands them over
+  report    ///< sends StepDone
 };
 
 /// Properties of the plan that the list depends on.
@@ -48,6 +49,7 @@ struct StepEndOptions {
   bool writes_snapshot = false;    ///< replica 0 writes it
   bool timed_sum = false;          ///< emulated devices take time for the sum over the replicas
   bool fetches = false;            ///< gradients add up elsewhere during the step
+  bool publishes = false;          ///< replica 0 hands the section's values to generators
 };
 
 /// Not thread-safe; belongs to the replica's actor.
@@ -76,6 +78,7 @@ class StepEnd {
 
   std::vector<StepAction> actions_;
   std::size_t at_ = 0;
+  bool publishes_ = false;
 };
 
 /// Returns whether the ranks exchange data with other replicas' ranks in this action.

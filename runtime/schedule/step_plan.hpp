@@ -18,13 +18,16 @@
 namespace maestro {
 
 struct SampleRef {
-  SampleId id;
+  SampleId id;  ///< in the corpus, or of a sample that is_made()
   std::int64_t tokens = 0;
   std::int64_t patches = 0;         ///< 0: a sample without images
   std::int64_t visual = 0;          ///< positions that receive a row of an image
   std::int64_t images = 0;          ///< tiles, which the encoder sees separately
   std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
   std::uint32_t source = 0;         ///< number of the source in a mixture
+  SampleId prompt = {};             ///< the corpus' sample that a sample which is_made() continues
+  /// Returns the sample in the corpus.
+  [[nodiscard]] SampleId in_corpus() const { return is_made(id) ? prompt : id; }
   [[nodiscard]] std::int64_t rows(Axis axis) const {
     return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
   }

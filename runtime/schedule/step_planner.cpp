@@ -42,7 +42,7 @@ StepPlanner::StepPlanner(StepPlannerOptions options)
   const SectionGraph& graph = *options_.graph;
   std::ranges::fill(workload_index_, npos);
   for (const SectionId section : graph.topological()) {
-    if (graph.node(section).role == Role::source) continue;
+    if (!graph.node(section).plays_in_steps()) continue;
     workload_index_[section.value()] = order_.size();
     order_.push_back(section);
   }

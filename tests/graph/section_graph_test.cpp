@@ -240,6 +240,28 @@ TEST(SectionGraph, a_cycle_is_named_without_the_sections_before_it) {  // SG-1
   EXPECT_EQ(error.find("first"), std::string::npos);
 }
 
+TEST(SectionGraph, a_register_leads_from_a_trained_section_to_a_generator) {  // SG-4
+  SectionGraph graph = teacher_and_student();
+  graph.connect("data", "tokens", "teacher", "tokens");
+  graph.connect("data", "tokens", "student", "tokens");
+  graph.connect("teacher", "hidden", "student", "hidden");
+  const SectionId generator = graph.add(node("generator", Role::generator, {}));
+  const SectionId teacher = *graph.find("teacher"), student = *graph.find("student");
+  EXPECT_FALSE(graph.publishes(student));
+  graph.connect_weights(student, generator);
+  graph.validate();
+  EXPECT_TRUE(graph.publishes(student));
+  EXPECT_FALSE(graph.node(generator).plays_in_steps());
+  EXPECT_FALSE(graph.node(*graph.find("data")).plays_in_steps());
+  EXPECT_TRUE(graph.node(teacher).plays_in_steps());
+  const auto refusal = [&](SectionId from, SectionId to) {
+    return job_error_of([&] { graph.connect_weights(from, to); });
+  };
+  expect_mentions(refusal(student, generator), {"already takes the weights of 'student'"});
+  expect_mentions(refusal(teacher, generator), {"'teacher' is not trained"});
+  expect_mentions(refusal(student, teacher), {"only a section of type generator takes weights"});
+}
+
 TEST(SectionGraph, a_role_decides_passes_and_gradients) {
   const auto in_role = [](Role role) { return node("section", role, {}); };
   for (const Role role : {Role::source, Role::frozen, Role::passing, Role::trained}) {

@@ -28,6 +28,7 @@ const std::map<StepAction, std::string> names{
     {StepAction::write, "write"},
     {StepAction::clear, "clear"},
     {StepAction::report, "report"},
+    {StepAction::publish, "publish"},
 };
 
 /// Returns the names of the actions in execution order.
@@ -53,6 +54,20 @@ const StepBoundary snapshot = boundary(StepBoundary::Kind::snapshot);
 
 StepEndOptions trained(std::size_t ranks, bool tied, bool sharded, bool clip, bool writes = true) {
   return {true, ranks, tied, sharded, clip, writes};
+}
+
+TEST(StepEnd, values_are_published_after_every_training_step_and_at_the_start) {
+  StepEndOptions options = trained(1, false, false, true);
+  options.publishes = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "sum norm total step publish report");
+  EXPECT_EQ(run(StepEnd(options, boundary(StepBoundary::Kind::end_step, Pass::train, false))), "publish report");
+  EXPECT_EQ(run(StepEnd(options, boundary(StepBoundary::Kind::end_step, Pass::evaluate))), "report");
+  EXPECT_EQ(run(StepEnd(options, boundary(StepBoundary::Kind::publish))), "publish");
+  EXPECT_EQ(run(StepEnd(trained(1, false, false, true), boundary(StepBoundary::Kind::publish))), "");
+  StepEnd skipped(options, trained_step);
+  while (!skipped.at(StepAction::await_total)) skipped.advance();
+  skipped.skip_step();
+  EXPECT_EQ(run(skipped), "total clear publish report");
 }
 
 TEST(StepEnd, emulated_devices_wait_for_the_sum_when_all_replicas_have_met) {
