@@ -32,8 +32,14 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
     const auto first = static_cast<std::size_t>(inputs.layout().offsets[at]);
     const auto count = static_cast<std::size_t>(inputs.layout().offsets[at + 1]) - first;
-    corpus_->read(split, inputs.samples()[at], tokens.value().span<std::int32_t>().subspan(first, count),
-                  targets.value().span<std::int32_t>().subspan(first, count));
+    const SampleId sample = inputs.samples()[at];
+    const auto read = tokens.value().span<std::int32_t>().subspan(first, count);
+    const auto learned = targets.value().span<std::int32_t>().subspan(first, count);
+    if (is_made(sample)) {
+      made_->read(made_sample_id(sample), read, learned);
+    } else {
+      corpus_->read(split, sample, read, learned);
+    }
   }
   outputs.set("tokens", std::move(tokens));
   outputs.set("targets", std::move(targets));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/data/corpus.hpp"
+#include "runtime/data/sample_store.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
@@ -16,8 +17,10 @@ namespace maestro {
 /// (Corpus::read_marks()).
 class CorpusSection final : public Section {
  public:
-  /// The corpus is shared with the data source actor, which reports lengths.
-  explicit CorpusSection(std::shared_ptr<const Corpus> corpus) : corpus_(std::move(corpus)) {}
+  /// Corpus and store are shared with the data source actor, which reports lengths. `made` has the samples that
+  /// generators made; null: the job has none.
+  explicit CorpusSection(std::shared_ptr<const Corpus> corpus, std::shared_ptr<const SampleStore> made = nullptr)
+      : corpus_(std::move(corpus)), made_(std::move(made)) {}
   [[nodiscard]] Ports ports() const override;
   Parameters& parameters() override { return parameters_; }
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
@@ -31,6 +34,7 @@ class CorpusSection final : public Section {
   void read_mix(Tape& tape, const Inputs& inputs, Split split, Outputs& outputs) const;
 
   std::shared_ptr<const Corpus> corpus_;
+  std::shared_ptr<const SampleStore> made_;
   Parameters parameters_;
 };
 

@@ -11,12 +11,14 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/image_model.hpp"
+#include "runtime/job/generator_config.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
+#include "sections/decoder/generator.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "sections/distill/recorded_teacher.hpp"
 #include "sections/distill/student_table.hpp"
@@ -120,6 +122,14 @@ SectionFactory distilled_decoder(const SectionTable& section) {
   return factory<DistilledDecoder>(std::move(options), with_visual(section));
 }
 
+SectionFactory generator(const SectionTable& section) {
+  (void)read_generator(section.table);
+  const JobTable sender = section.root.table(section.weights_of.empty() ? "student" : section.weights_of);
+  Generator::Options options{read_decoder_shape(sender), section.data};
+  match_tokens(sender, options.decoder, section.data);
+  return factory<Generator>(std::move(options), section.data);
+}
+
 SectionFactory recorded_teacher(const SectionTable& section) {
   auto options = RecordedTeacher::Options::read(section.table, section.corpus.get());
   return [options = std::move(options)](const SectionContext& context) {
@@ -168,6 +178,7 @@ SectionRegistry builtin_sections() {
   registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder<DecoderTrunk>);
   registry.add("language_model_head", "output layer and loss behind a decoder_trunk", head);
   registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
+  registry.add(generator_type, "language model that makes samples with the weights of a trained section", generator);
   registry.add("distilled_decoder", "language model that learns from teachers", distilled_decoder);
   registry.add(recorded_teacher_type, "teacher on file: sends what `maestro teach` recorded", recorded_teacher);
   registry.add("vision_encoder", "vision transformer from image patches to features", vision_encoder);

@@ -22,6 +22,7 @@ struct SectionTable {
   JobTable root;                                   ///< complete job file, for settings of a neighbouring section
   DataShape data;                                  ///< expected data, if the data source states it
   std::shared_ptr<const Corpus> corpus = nullptr;  ///< data, shared with its source; null in tools
+  std::string weights_of = {};                     ///< section whose weights a generator takes; empty: student
 };
 
 /// Thread-safe once filled.
@@ -56,10 +57,12 @@ class SectionRegistry {
   std::map<std::string, Entry> entries_;
 };
 
+inline constexpr const char* generator_type = "generator";
+
 /// Returns the registry of decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher,
-/// vision_encoder, projector and vision_language_decoder. Some builders read other tables for widths and precisions:
-/// distilled_decoder the tables that its key `teacher` names (default "teacher"), projector the tables `vision` and
-/// `decoder`, vision_language_decoder the table `projector`.
+/// generator, vision_encoder, projector and vision_language_decoder. Some builders read other tables for widths and
+/// precisions: distilled_decoder the tables that its key `teacher` names (default "teacher"), projector the tables
+/// `vision` and `decoder`, vision_language_decoder the table `projector`.
 [[nodiscard]] SectionRegistry builtin_sections();
 
 }  // namespace maestro

@@ -52,6 +52,7 @@ class Generation {
   /// Takes memory for `slots` sequences of at most `rows` tokens, but not more than the model has positions. Ends all
   /// sequences.
   void reserve(std::int64_t slots, std::int64_t rows);
+  [[nodiscard]] DType precision() const { return tape_.compute(); }
   [[nodiscard]] std::int64_t slots() const { return std::ssize(sequences_); }
   /// Begins a sequence, in place of the sequence in `slot`. The prompt and the arrays of `images` must live until
   /// advance() has returned true. Throws JobError for a prompt that has a refusal() or is longer than reserve() allows.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "runtime/core/result.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -102,10 +103,20 @@ Ports DistilledDecoder::ports() const {
 
 std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {
   const RowRange part = context_rows(context().parallel, inputs.layout());
-  if (teachers_.size() == 1) return {{{{0, part.count}}, {{0, 1, {{0, part.count}}}}}};
+  std::vector<bool> made;
+  for (const SampleId sample : inputs.samples()) made.push_back(is_made(sample));
+  const bool alike = std::ranges::adjacent_find(made, std::not_equal_to<>()) == made.end();
+  if (teachers_.size() == 1 && alike) {
+    return {{{{0, part.count}}, {{0, 1, {{0, part.count}}}}, !made.empty() && made.front()}};
+  }
   std::vector<TaughtSamples> teachers;
   for (const TeacherInput& teacher : teachers_) teachers.push_back({teacher.model().weight, teacher.taken(inputs)});
-  return lessons_of(inputs.layout().offsets, part, teachers);
+  std::vector<Lesson> lessons = lessons_of(inputs.layout().offsets, part, teachers, made);
+  if (teachers_.size() > 1) return lessons;
+  for (Lesson& lesson : lessons) {  // the rank has the teacher's rows of its part alone
+    for (Lesson::Teacher& teacher : lesson.teachers) teacher.rows = lesson.rows;
+  }
+  return lessons;
 }
 
 void DistilledDecoder::learn(Tape& tape, const Rows& rows, const Lesson& lesson, LessonSums& sums) {
@@ -118,8 +129,8 @@ void DistilledDecoder::learn(Tape& tape, const Rows& rows, const Lesson& lesson,
     const HeadLoss loss{&wanted, rows.loss_scale * share, decoder().logit_softcap};
     return sums.add_untaught(share, cross_entropy_loss(tape, state, head(), loss, head_part()));
   }
-  const DistillationTerms terms{options_.divergence, options_.temperature, options_.alpha, options_.beta,
-                                shared_vocabulary_};
+  const double alpha = lesson.made ? 1 : options_.alpha;  // the student's own tokens are no targets of cross-entropy
+  const DistillationTerms terms{options_.divergence, options_.temperature, alpha, options_.beta, shared_vocabulary_};
   for (const Lesson::Teacher& each : lesson.teachers) {
     TeacherInput& teacher = teachers_[each.number];
     const TeacherRows taught = chosen_rows(tape, rows.teachers[each.number], each.rows);
@@ -139,9 +150,11 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   rows.loss_scale = inputs.loss_scale();
   for (const TeacherInput& teacher : teachers_) rows.teachers.push_back(teacher.received(tape, inputs));
   LessonSums sums;
-  for (const Lesson& lesson : lessons(inputs)) learn(tape, rows, lesson, sums);
+  const std::vector<Lesson> all = lessons(inputs);
+  for (const Lesson& lesson : all) learn(tape, rows, lesson, sums);
   if (context().parallel.tensor() != 0) return;
-  if (teachers_.size() == 1) return outputs.losses(sums.only(), true, teachers_.front().knows_cross_entropy());
+  if (teachers_.size() == 1 && all.size() == 1)
+    return outputs.losses(sums.only(), true, teachers_.front().knows_cross_entropy());
   std::vector<LessonSums::Teacher> teachers;
   for (const TeacherInput& each : teachers_) teachers.push_back({each.model().section, each.knows_cross_entropy()});
   sums.report(outputs, teachers);

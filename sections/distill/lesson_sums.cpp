@@ -41,7 +41,7 @@ void LessonSums::report(Outputs& outputs, const std::vector<Teacher>& teachers) 
   if (std::ranges::all_of(teachers, &Teacher::knows_cross_entropy)) {
     report(outputs, "teacher_ce", &LossSums::teacher_ce, losses_);
   }
-  for (std::size_t at = 0; at < teachers.size(); ++at) {
+  for (std::size_t at = 0; at < teachers.size() && teachers.size() > 1; ++at) {
     const std::vector<Losses> own = of_teacher(at);
     if (own.empty()) continue;
     report(outputs, "kl_" + teachers[at].name, &LossSums::kl, own);

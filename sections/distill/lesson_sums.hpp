@@ -27,8 +27,8 @@ class LessonSums {
     std::string name;
     bool knows_cross_entropy = true;
   };
-  /// Reports loss, ce, kl and, if all teachers know it, teacher_ce; also kl_NAME of each teacher that has rows here,
-  /// and teacher_ce_NAME if it knows it.
+  /// Reports loss, ce, kl and, if all teachers know it, teacher_ce; of several teachers also kl_NAME of each that has
+  /// rows here, and teacher_ce_NAME if it knows it.
   void report(Outputs& outputs, const std::vector<Teacher>& teachers) const;
 
  private:

@@ -29,14 +29,15 @@ Lesson empty_lesson(std::size_t sample, const std::vector<TaughtSamples>& teache
   return lesson;
 }
 
-bool same_teachers(const Lesson& a, const Lesson& b) {
-  return std::ranges::equal(a.teachers, b.teachers, {}, &Lesson::Teacher::number, &Lesson::Teacher::number);
+bool same_lesson(const Lesson& a, const Lesson& b) {
+  return a.made == b.made &&
+         std::ranges::equal(a.teachers, b.teachers, {}, &Lesson::Teacher::number, &Lesson::Teacher::number);
 }
 
 }  // namespace
 
 std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
-                               const std::vector<TaughtSamples>& teachers) {
+                               const std::vector<TaughtSamples>& teachers, const std::vector<bool>& made) {
   std::vector<Lesson> lessons;
   std::vector<std::int64_t> sent(teachers.size(), 0);  // rows of the samples before
   for (std::size_t sample = 0; sample + 1 < offsets.size(); ++sample) {
@@ -45,7 +46,8 @@ std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange p
     const std::int64_t count = std::min<std::int64_t>(offsets[sample + 1], part.end()) - first;
     if (count > 0) {
       Lesson wanted = empty_lesson(sample, teachers);
-      auto lesson = std::ranges::find_if(lessons, [&](const Lesson& known) { return same_teachers(known, wanted); });
+      wanted.made = !made.empty() && made[sample];
+      auto lesson = std::ranges::find_if(lessons, [&](const Lesson& known) { return same_lesson(known, wanted); });
       if (lesson == lessons.end()) lesson = lessons.insert(lesson, std::move(wanted));
       append(lesson->rows, {first - part.first, count});
       for (Lesson::Teacher& teacher : lesson->teachers) {

@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// Rows that learn from the same teachers.
+/// Rows that learn from the same teachers, and were all made or all read.
 struct Lesson {
   struct Teacher {
     std::size_t number = 0;
@@ -22,6 +22,7 @@ struct Lesson {
   };
   std::vector<RowRange> rows;     ///< rows of the part, counted from its first; neighbours are joined
   std::vector<Teacher> teachers;  ///< teachers by number
+  bool made = false;              ///< rows of samples that a generator made
 };
 
 /// A teacher, and the samples of the micro-batch that it sends rows for.
@@ -30,9 +31,10 @@ struct TaughtSamples {
   std::vector<bool> taken;  ///< whether it sends rows, by sample
 };
 
-/// Returns the lessons of the rows `part` of a micro-batch; sample s has the rows offsets[s] to offsets[s + 1]. A part
-/// without rows has a lesson without teachers.
+/// Returns the lessons of the rows `part` of a micro-batch; sample s has the rows offsets[s] to offsets[s + 1], and
+/// `made` states by sample whether a generator made it; empty: none. A part without rows has a lesson without teachers.
 [[nodiscard]] std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
-                                             const std::vector<TaughtSamples>& teachers);
+                                             const std::vector<TaughtSamples>& teachers,
+                                             const std::vector<bool>& made = {});
 
 }  // namespace maestro
