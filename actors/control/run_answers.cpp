@@ -116,7 +116,7 @@ control::SectionFigures section_figures(const GraphNode& node, const ResolvedJob
     figures.step = static_cast<std::int64_t>(row->second.step.value());
     figures.metrics = row->second.metrics;
   }
-  if (node.role == Role::source) return figures;  // it computes nothing
+  if (!node.plays_in_steps()) return figures;  // it computes nothing
   if (const auto share = busy_share_of(figures.name, job, run.figures.recent_use)) figures.__set_busy(*share);
   return figures;
 }

@@ -32,10 +32,10 @@ class BatchDrawer {
   [[nodiscard]] BatchMetadata training(StepId step, std::int64_t global_batch, const DataCursor& cursor = {}) const;
   /// Returns the samples of a validation pass, the same at every step; `limit` as for validation_size().
   [[nodiscard]] BatchMetadata validation(StepId step, std::int64_t limit) const;
-
- private:
   /// Prepares the samples and adds them to the batch, in their order.
   void add(BatchMetadata& batch, Split split, const std::vector<SampleId>& ids) const;
+
+ private:
   /// Adds the sample, or the reason why it is left out: it is not ready, or larger than the corpus declares, so that it
   /// would not fit any buffer.
   void add(BatchMetadata& batch, Split split, SampleId id, const Status& ready) const;

@@ -9,6 +9,7 @@
 #include "actors/job/planning_options.hpp"
 #include "actors/job/transfer_paths.hpp"
 #include "runtime/schedule/port_sizes.hpp"
+#include "sections/decoder/generator.hpp"
 
 namespace maestro {
 
@@ -52,16 +53,27 @@ class ReplicaDemands {
     const double measured =
         place_->section.value() < plan_->pass_bytes.size() ? plan_->pass_bytes[place_->section.value()] : -1;
     if (measured >= 0) demand.pass_bytes = measured;
+    if (node_->generates()) demand.pass_bytes = cached_bytes();
     demand.micro_batch = samples();
     demand.in_flight = in_flight();
     add_inputs(demand, rank);
     add_outputs(demand, rank);
+    if (node_->generates()) demand.edge_bytes = static_cast<double>(demand.held.all) * sizeof(float);  // a version
     demand.exchange_bytes = exchange();
     demand.checkpoint_bytes = rank == LayoutRank(0) ? checkpoint() : 0;
     return demand;
   }
 
  private:
+  /// Returns the keys and values of a generator's sequences.
+  [[nodiscard]] double cached_bytes() const {
+    const auto* const model = dynamic_cast<const Generator*>(plan_->meta_sections[place_->section.value()].get());
+    if (model == nullptr || !plan_->rollouts) return 0;
+    const DecoderConfig& decoder = model->decoder();
+    const std::int64_t rows = plan_->rollouts->config.slots * std::min(decoder.positions, plan_->largest.tokens);
+    return 2.0 * static_cast<double>(decoder.layers * rows * decoder.key_columns()) *
+           static_cast<double>(size_of(config_->precision));
+  }
   [[nodiscard]] std::int64_t samples() const {
     const std::int64_t each = std::max<std::int64_t>(plan_->largest.rows(node_->axis()), 1);
     return std::max<std::int64_t>((sizes_.max_rows(node_->axis()) + each - 1) / each, 1);

@@ -291,7 +291,7 @@ void check_predictions(const ResolvedJob& plan, const JobTable& root) {
   std::vector<std::string> sections;
   for (const GraphNode& node : plan.graph.nodes()) {
     const bool listed = !sections.empty() && sections.back() == node.section_name();
-    if (node.role != Role::source && !listed) sections.push_back(node.section_name());
+    if (node.plays_in_steps() && !listed) sections.push_back(node.section_name());
   }
   const auto check = [&](const std::string& key, const std::string& name) {
     if (std::ranges::find(sections, name) != sections.end()) return;
@@ -326,7 +326,7 @@ void check_trained(const ResolvedJob& plan) {
   if (std::ranges::any_of(plan.graph.nodes(), [](const GraphNode& node) { return node.trained(); })) return;
   std::string names;
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.role != Role::source) names += (names.empty() ? "" : ", ") + node.name;
+    if (node.plays_in_steps()) names += (names.empty() ? "" : ", ") + node.name;
   }
   throw JobError("no section is trained; set trained = true in one of " + names);
 }

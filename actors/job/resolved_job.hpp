@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/job/memory_estimate.hpp"
+#include "actors/job/rollout_plan.hpp"
 #include "actors/job/run_options.hpp"
 #include "runtime/data/corpus.hpp"
 #include "runtime/graph/placement.hpp"
@@ -40,8 +41,10 @@ struct ResolvedJob {
   PlanConfig planned;  ///< [plan]
   RunOptions options;
   std::shared_ptr<const Corpus> corpus;  ///< shared by data source and source section
-  std::string tokenizer;                 ///< "bytes", a folder or a file; empty: tokens without text
-  SampleRef largest{SampleId(0), 1};     ///< a sample's largest number of rows, by axis
+  std::optional<RolloutPlan> rollouts;   ///< plan of made samples; none: the job has no generator
+  std::shared_ptr<SampleStore> samples = std::make_shared<SampleStore>();  ///< made samples, as `corpus`
+  std::string tokenizer;              ///< "bytes", a folder or a file; empty: tokens without text
+  SampleRef largest{SampleId(0), 1};  ///< a sample's largest number of rows, by axis
   std::int64_t max_bad_samples = 0;
   std::int64_t validation_samples = 0;                        ///< samples in a validation pass
   std::shared_ptr<const OperatorTable> meta_ops;              ///< referenced by meta_sections

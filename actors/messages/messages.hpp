@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "runtime/schedule/step_planner.hpp"
 
 namespace maestro {
+
+struct WeightVersion;
 
 // ---- start-up ----
 
@@ -127,12 +130,50 @@ struct BatchRequest {
   StepId step;
   Pass pass = Pass::train;
 };
+/// The samples of a step that generators made.
+struct MadeSamples {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;   ///< tokens of their completions
+  std::int64_t stopped = 0;  ///< samples that a stop token ended
+  double rollout_ms = 0;     ///< time from the step's request to its last sample
+};
 struct BatchMetadata {
   StepId step;
   Pass pass = Pass::train;
   std::vector<SampleRef> samples;
   std::int64_t target_tokens = 0;
   std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
+  MadeSamples made = {};
+};
+
+// ---- samples that generators make ----
+
+/// To a generator: a prompt to continue with the weights that the sender of its register has before `version`.
+/// Answered with SampleMade.
+struct PromptOrder {
+  StepId step;               ///< step that learns from the sample
+  std::uint32_t number = 0;  ///< among the step's made samples
+  StepId version;
+  std::uint64_t seed = 0;
+  std::int64_t most_tokens = 0;
+  std::vector<std::int32_t> tokens;
+};
+struct SampleMade {
+  SectionId section;
+  ReplicaIndex replica;
+  StepId step;
+  std::uint32_t number = 0;
+  std::vector<std::int32_t> tokens;      ///< the completion; a stop token, if there is one, is the last
+  std::vector<float> log_probabilities;  ///< values for `tokens`, as they were drawn
+  bool stopped = false;                  ///< whether a stop token ended it
+};
+/// To the data source: a training step is over in all sections.
+struct StepClosed {
+  StepId step;
+};
+/// To the data source: the run stops before this step. Its batch is not wanted any more.
+struct BatchWithdrawn {
+  StepId step;
 };
 
 /// The sender, a member of a reduction by NCCL, is ready for the next exchange.
@@ -221,7 +262,9 @@ enum class WaitKind : std::uint8_t {
   reduction,   ///< gradients of the section's other replicas
   norm,        ///< gradient norms of the sections that are clipped together
   parameters,  ///< values that other replicas have updated
-  moments      ///< optimizer state of other replicas, for a checkpoint
+  moments,     ///< optimizer state of other replicas, for a checkpoint
+  version,     ///< weights for its prompts, of the section that trains them
+  prompts      ///< prompts to continue
 };
 /// A replica's state: its current work or the event that it waits for. wait_text() formats it.
 struct WaitingFor {
@@ -319,6 +362,10 @@ struct PieceHandOver {
   Epoch epoch;             ///< epoch of the sender
   Buffer buffer;
   std::size_t offset = 0;  ///< offset in the buffer, in bytes
+};
+/// Weights of a section before a step, for the generators of this process.
+struct WeightsPublished {
+  std::shared_ptr<const WeightVersion> version;
 };
 /// A part of the gradients or a shard's sum, which a replica of the same process reads in place until it answers with
 /// ShardRead.

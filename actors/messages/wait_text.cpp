@@ -40,13 +40,17 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
       return "the parameters of the other replicas, " + step;
     case WaitKind::moments:
       return "the optimizer state of the other replicas, " + step;
+    case WaitKind::version:
+      return "the weights before " + step + " from " + peers_text(waiting, graph);
+    case WaitKind::prompts:
+      return "prompts to continue";
   }
   return {};
 }
 
 std::string name_of(WaitKind kind) {
-  static constexpr const char* names[] = {"nothing", "work",      "input", "gradient",   "credit", "buffer",
-                                          "phase",   "reduction", "norm",  "parameters", "moments"};
+  static constexpr const char* names[] = {"nothing",   "work", "input",      "gradient", "credit",  "buffer", "phase",
+                                          "reduction", "norm", "parameters", "moments",  "version", "prompts"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -113,6 +113,18 @@ std::unique_ptr<Device> BuiltProcess::open_device(const ReplicaPlacement& at, co
   return cuda_status().backend->open(options);
 }
 
+std::vector<std::shared_ptr<const WeightVersion>> BuiltProcess::earlier_weights(SectionId section) const {
+  std::vector<std::shared_ptr<const WeightVersion>> versions;
+  const StepId first(part_.start.first_step);
+  for (StepId step = version_of(first, part_.plan.rollouts->config.staleness); step < first;
+       step = StepId(step.value() + 1)) {
+    const std::string& name = part_.plan.graph.node(section).section_name();
+    const SafetensorsFile file = read_earlier_weights(part_.start.checkpoint, name, step.value()).value_or_throw();
+    versions.push_back(std::make_shared<WeightVersion>(read_weights(file, step)));
+  }
+  return versions;
+}
+
 ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch) {
   const ReplicaPlacement& at = built.place;
   ReplicaSpec spec;
@@ -138,6 +150,10 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placemen
   spec.opened = &opened_;
   spec.log = [this](const std::string& line) { part_.note(line); };
   spec.joined_norms = joins_norms(part_.plan);
+  if (part_.plan.graph.publishes(placement.section)) {
+    spec.staleness = part_.plan.rollouts->config.staleness;
+    spec.earlier_weights = earlier_weights(placement.section);
+  }
   const auto until = part_.trained_until();
   if (const auto found = until.find(placement.section); found != until.end()) spec.trained_until = found->second;
   for (std::uint32_t index = 0; index < built.runners.size(); ++index) {
@@ -169,7 +185,24 @@ const BuiltReplica& BuiltProcess::built_for(const Placement& placement) const {
   return *std::ranges::find(replicas_, placement.section, [](const BuiltReplica& one) { return one.place.section; });
 }
 
+GenerationOptions BuiltProcess::generation_options() const {
+  const ResolvedJob& plan = part_.plan;
+  const GeneratorConfig& config = plan.rollouts->config;
+  GenerationOptions options;
+  options.slots = config.slots;
+  options.positions = plan.corpus->max_length();
+  options.limits = {config.max_tokens, plan.rollouts->stop_tokens, plan.corpus->vocabulary()};
+  options.sampling = {
+      .temperature = config.temperature, .top_k = config.top_k, .top_p = config.top_p, .log_probabilities = true};
+  return options;
+}
+
 OwnActor BuiltProcess::spawn_replica(const Placement& placement, Epoch epoch) {
+  if (part_.plan.graph.node(placement.section).generates()) {
+    keep(actors_->system().spawn<GenerationReplica>(replica_spec(built_for(placement), placement, epoch),
+                                                    generation_options()));
+    return {spawned_.back(), part_.label_of(placement.section, placement.replica)};
+  }
   keep(actors_->system().spawn<SectionReplica>(replica_spec(built_for(placement), placement, epoch)));
   return {spawned_.back(), part_.label_of(placement.section, placement.replica)};
 }

@@ -13,6 +13,7 @@
 #include "actors/process/actor_environment.hpp"
 #include "actors/process/process_part.hpp"
 #include "actors/process/replica_builder.hpp"
+#include "actors/replica/generation_replica.hpp"
 #include "actors/replica/replica_spec.hpp"
 #include "actors/services/imported_memories.hpp"
 #include "actors/services/network.hpp"
@@ -70,6 +71,9 @@ class BuiltProcess {
  private:
   [[nodiscard]] Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   [[nodiscard]] std::unique_ptr<Device> open_device(const ReplicaPlacement& at, const DeviceId& id);
+  [[nodiscard]] GenerationOptions generation_options() const;
+  /// Returns the weights of the checkpoint that the first step's generators read, oldest first.
+  [[nodiscard]] std::vector<std::shared_ptr<const WeightVersion>> earlier_weights(SectionId section) const;
   [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch);
   /// Returns the replica built for this placement, or else the section's first replica, whose values and devices the
   /// placement shares.

@@ -133,6 +133,9 @@ class JobResolver {
   DataShape read_tables();
   /// Returns whether the job trains a section that can be trained.
   [[nodiscard]] bool is_trained(const SectionBuilder& builder) const;
+  [[nodiscard]] bool is_generator(const SectionBuilder& builder) const;
+  /// Returns the section whose weights a generator takes; empty: no edge names it.
+  [[nodiscard]] std::string weights_of(const std::string& generator) const;
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
@@ -154,6 +157,18 @@ class JobResolver {
   ResolvedJob plan_;
 };
 
+bool JobResolver::is_generator(const SectionBuilder& builder) const {
+  if (builder.role_ == Role::source || builder.factory_) return false;
+  return read_type(table(builder.name_), builder.type_) == generator_type;
+}
+
+std::string JobResolver::weights_of(const std::string& generator) const {
+  for (const ComposedEdge& edge : composed_.edges) {
+    if (edge.to.section == generator && edge.to.port == weights_port) return edge.from.section;
+  }
+  return "";
+}
+
 bool JobResolver::is_trained(const SectionBuilder& builder) const {
   if (plan_.stage.given()) return plan_.stages.trains(composed_.stage, builder.name_);
   return table(builder.name_).flag("trained", builder.defaults_.trained);
@@ -162,6 +177,10 @@ bool JobResolver::is_trained(const SectionBuilder& builder) const {
 std::map<std::string, Role> JobResolver::roles_by_section() const {
   std::map<std::string, Role> roles;
   for (const SectionBuilder& builder : composed_.builders) {
+    if (is_generator(builder)) {
+      roles[builder.name_] = Role::generator;
+      continue;
+    }
     const bool frozen = builder.role_ == Role::trained && !is_trained(builder);
     roles[builder.name_] = frozen ? Role::frozen : builder.role_;
   }
@@ -186,22 +205,27 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.role = role;
   if (role == Role::source) {
     planned.config.name = builder.name_;
-    planned.factory = [corpus = plan_.corpus](const SectionContext&) {
-      return std::make_unique<CorpusSection>(corpus);
+    planned.factory = [corpus = plan_.corpus, made = plan_.samples](const SectionContext&) {
+      return std::make_unique<CorpusSection>(corpus, made);
     };
     node.micro_batch = plan_.train.global_batch;
     node.max_in_flight = plan_.train.ahead;
     return add_node(std::move(planned), std::move(node));
   }
   const JobTable settings = table(builder.name_);
-  const Training training = builder.role_ == Role::trained ? Training::optimized : Training::none;
+  const bool optimized = builder.role_ == Role::trained && role != Role::generator;
+  const Training training = optimized ? Training::optimized : Training::none;
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
   if (plan_.stage.given()) apply_stage(planned.config, settings);
   planned.factory = builder.factory_;
   if (!planned.factory) {
     const std::string type = read_type(settings, builder.type_);
-    planned.factory =
-        composed_.registry.build(type, {builder.name_, settings, composed_.document.root(), data, plan_.corpus});
+    SectionTable described{builder.name_, settings, composed_.document.root(), data, plan_.corpus};
+    if (role == Role::generator) described.weights_of = weights_of(builder.name_);
+    if (!described.weights_of.empty() && !settings.has("precision")) {
+      planned.config.precision = read_section(table(described.weights_of), described.weights_of).precision;
+    }
+    planned.factory = composed_.registry.build(type, described);
   }
   node.replicas = planned.config.replicas;
   node.least = planned.config.least;
@@ -305,6 +329,15 @@ bool JobResolver::has_port(const PortRef& of, bool input) const {
 }
 
 void JobResolver::connect(const PortRef& from, const PortRef& to) {
+  const std::optional<SectionId> generator = plan_.graph.find(to.section);
+  if (generator && plan_.graph.node(*generator).generates()) {
+    if (from.port != weights_port || to.port != weights_port) {
+      throw JobError("a generator takes weights alone: write " + from.section + ".weights -> " + to.section +
+                     ".weights; its prompts are the corpus'");
+    }
+    return plan_.graph.connect_weights(stages_with_port(plan_.graph, from.section, from.port, false).back(),
+                                       *generator);
+  }
   // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
   const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);
   for (const SectionId consumer : stages_with_port(plan_.graph, to.section, to.port, true)) {
@@ -345,6 +378,7 @@ ResolvedJob JobResolver::resolve() && {
   check_emulated(plan_);
   place_sections();
   check_cuda(plan_);
+  plan_rollouts(plan_, composed_.document.root());
   plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
   const auto limited = [](const PlannedSection& section) { return section.config.memory_mib > 0; };
   if (std::ranges::any_of(plan_.sections, limited)) add_pass_bytes(plan_);

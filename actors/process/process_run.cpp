@@ -124,7 +124,9 @@ void ProcessRun::State::print_header() const {
     part.console.note("  " + node.name + " replica " + std::to_string(at.replica.value()) + " on " + place_text(at) +
                       on_host(at.host) + ", " +
                       std::string(name_of(part.plan.sections[at.section.value()].config.precision)) +
-                      (node.trained() ? ", trained" : ", frozen"));
+                      (node.trained()     ? ", trained"
+                       : node.generates() ? ", generates"
+                                          : ", frozen"));
   }
   for (const std::string& line :
        TransferPaths(part.plan.graph, part.plan.places, part.plan.transport.force_rma).describe()) {

@@ -9,6 +9,7 @@
 #include "actors/job/data_source.hpp"
 #include "actors/job/lane_text.hpp"
 #include "actors/job/planning_options.hpp"
+#include "actors/job/rollout_source.hpp"
 #include "actors/process/emergency_exit.hpp"
 #include "actors/process/process_state.hpp"
 #include "actors/run/coordinator/planner.hpp"
@@ -114,9 +115,14 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   caf::actor_system& system = built.actors().system();
   const Sampler sampler(static_cast<std::uint64_t>(part.plan.train.seed), part.plan.corpus->sources());
   // A detached actor: it reads samples, and must not delay heartbeats.
-  const caf::actor source = system.spawn<DataSource, caf::detached>(
-      built.supervisor(), part.plan.corpus, sampler,
-      DataSourceOptions{part.plan.train.global_batch, part.plan.train.validation_samples, part.start.cursor});
+  const DataSourceOptions data{part.plan.train.global_batch, part.plan.train.validation_samples, part.start.cursor};
+  const std::optional<RolloutPlan>& rollouts = part.plan.rollouts;
+  const caf::actor source =
+      rollouts
+          ? system.spawn<RolloutSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, part.plan.samples,
+                                                       RolloutOptions{data, rollouts->config, rollouts->section,
+                                                                      static_cast<std::uint64_t>(part.plan.train.seed)})
+          : system.spawn<DataSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, data);
   outputs.describe_trace();
   StepPlannerOptions planning = planner_options(part.plan);
   planning.trained_until = part.trained_until();

@@ -48,7 +48,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
   if (adapted || !resumed) {
     if (!planned.config.weights.empty()) {
       load_weights(*section, planned.config.weights).or_throw();
-    } else if (values_later) {
+    } else if (values_later && !plan_->graph.node(place.section).generates()) {  // which gets published values
       section->weights().parameters->initialise();
     }
   }

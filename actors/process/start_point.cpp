@@ -37,6 +37,25 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
   return text;
 }
 
+/// Throws JobError if the first step's samples are made with weights that the checkpoint lacks.
+void check_earlier_weights(const ResolvedJob& plan, const StartPoint& start) {
+  if (!plan.rollouts) return;
+  const std::int64_t staleness = plan.rollouts->config.staleness;
+  const std::string& section = plan.graph.node(plan.graph.registers().front().from).section_name();
+  const StepId oldest = version_of(StepId(start.first_step), staleness);
+  std::int64_t most = 0;  // that the checkpoint has weights for
+  for (std::uint64_t step = oldest.value(); step < start.first_step; ++step) {
+    const std::string file = earlier_weights_file(section, step);
+    const auto& files = start.stored.files;
+    if (std::ranges::find(files, file, &FileRecord::path) == files.end()) continue;
+    most = std::max(most, static_cast<std::int64_t>(start.first_step - step));
+  }
+  if (oldest.value() + static_cast<std::uint64_t>(most) >= start.first_step) return;
+  throw JobError(start.checkpoint.string() + " lacks the weights before step " + std::to_string(oldest.value()) +
+                 ", which generator.staleness = " + std::to_string(staleness) + " needs; it allows at most " +
+                 std::to_string(most));
+}
+
 constexpr std::string_view weights_setting = ".weights";
 
 /// Differences between the settings of a checkpoint and of the job that continues from it.
@@ -198,6 +217,7 @@ StartPoint find_start_point(const ResolvedJob& plan, const fs::path& resume) {
                    std::to_string(manifest.data_position / std::max<std::uint64_t>(manifest.step, 1)));
   }
   start.first_step = manifest.step + 1;
+  check_earlier_weights(plan, start);
   return start;
 }
 

@@ -19,7 +19,7 @@ struct ReplicaSnapshot::Capture {
 };
 
 ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica,
-                                 caf::actor coordinator)
+                                 caf::actor coordinator, std::vector<std::shared_ptr<const WeightVersion>> earlier)
     : capture_(std::make_shared<Capture>()) {
   const GraphNode& node = spec.graph->node(spec.section);
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(node.layout.tensor); ++rank) {
@@ -32,6 +32,7 @@ ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& ma
   capture_->mark = mark;
   capture_->writer = spec.snapshots;
   capture_->snapshot = spec.snapshots->spare(capture_->label, capture_->part);
+  capture_->snapshot.earlier = std::move(earlier);
   capture_->replica = std::move(replica);
   capture_->coordinator = std::move(coordinator);
 }

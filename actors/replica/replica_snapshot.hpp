@@ -14,8 +14,9 @@ namespace maestro {
 /// other ranks are idle.
 class ReplicaSnapshot {
  public:
-  /// Failures go to `replica`.
-  ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica, caf::actor coordinator);
+  /// Failures go to `replica`. `earlier`: weights that generators still read.
+  ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica, caf::actor coordinator,
+                  std::vector<std::shared_ptr<const WeightVersion>> earlier = {});
   /// Returns a job that copies the moments `which` from the gradient buffer, where they were gathered.
   [[nodiscard]] ReplicaRank::Job load_gathered_moments(ParameterBuffer which) const;
   /// Returns the last job, which copies everything else and queues it for writing.

@@ -24,6 +24,8 @@
 
 namespace maestro {
 
+struct WeightVersion;
+
 /// A rank's device and runner.
 struct RankSpec {
   std::shared_ptr<SectionRunner> runner;  ///< shared with work on the device thread
@@ -34,8 +36,14 @@ struct RankSpec {
 /// Times on emulated devices.
 struct EmulatedTimes {
   std::function<PassCost(std::span<const SampleRef>)> passes;  ///< a micro-batch's passes in ms; empty on real devices
-  std::chrono::nanoseconds sum{0};                             ///< gradient sum over the replicas
-  std::chrono::nanoseconds step{0};                            ///< optimizer step
+  /// Returns the times of these passes in ms; nothing on real devices.
+  [[nodiscard]] std::optional<PassCost> of(const MicroBatchPlan& plan, bool forward, bool backward) const {
+    if (!passes) return std::nullopt;
+    const PassCost cost = passes(plan.samples);
+    return PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
+  }
+  std::chrono::nanoseconds sum{0};   ///< gradient sum over the replicas
+  std::chrono::nanoseconds step{0};  ///< optimizer step
 };
 
 /// Settings of the groups that devices form for reductions.
@@ -62,8 +70,10 @@ struct ReplicaSpec {
   MemorySpace* pins = nullptr;  ///< pins memory for a device of this process that reads tensors of CPU ranks; optional
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool joined_norms = false;                         ///< the coordinator combines the norms of all trained sections
-  StepId trained_until;                              ///< last step in its state at the start
-  std::vector<RankSpec> ranks;                       ///< ranks of the section's layout
+  std::int64_t staleness = 0;  ///< steps that the weights of generators are older than those trained
+  std::vector<std::shared_ptr<const WeightVersion>> earlier_weights;  ///< versions in the checkpoint, for them
+  StepId trained_until;                                               ///< last step in its state at the start
+  std::vector<RankSpec> ranks;                                        ///< ranks of the section's layout
   GroupSpec groups;
   const OperatorTable* host_ops = nullptr;        ///< for sums in host memory
   std::mutex* collective_submit_mutex = nullptr;  ///< mutex of all the process' replicas, held while the ranks' work

@@ -23,6 +23,7 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
       spec_(std::move(spec)),
       ranks_(spec_, caf::actor_cast<caf::actor>(this)),
       lane_(lane_options(spec_)),
+      publisher_(spec_),
       settled_(spec_.trained_until) {}
 
 ReplicaAddress SectionReplica::address() {
@@ -44,6 +45,7 @@ void SectionReplica::on_exit() {
   coordinator_ = nullptr;
   snapshot_.reset();  // refers to this actor
   standing_ = {};     // refers to this actor
+  publisher_.leave();
   for (const auto& rank : ranks_) {
     rank->ports().leave();
     rank->reductions().leave();
@@ -127,6 +129,7 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
+  publisher_.connect(directory);
   ExchangeOutbox reductions;
   reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
   reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
@@ -224,7 +227,9 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
     if (!job) return fail(job.error().message);
     jobs.emplace_back(rank->traced_pass(*plan, forward, backward), std::move(*job));
   }
-  ranks_.submit(std::move(jobs), emulated_time(*plan, forward, backward));
+  emulated_ = spec_.emulated.of(*plan, forward, backward);
+  const std::chrono::duration<double, std::milli> lasts(emulated_ ? emulated_->forward + emulated_->backward : 0);
+  ranks_.submit(std::move(jobs), std::chrono::duration_cast<std::chrono::nanoseconds>(lasts));
 }
 
 void SectionReplica::rank_done(const WorkDone& result) {
@@ -251,14 +256,6 @@ void SectionReplica::done() {
   clock_.work_ended(took.forward + took.backward, Clock::now());
   passes_.finished(std::move(all.metrics), took);
   pass_done();
-}
-
-std::chrono::nanoseconds SectionReplica::emulated_time(const MicroBatchPlan& plan, bool forward, bool backward) {
-  if (!spec_.emulated.passes) return {};
-  const PassCost cost = spec_.emulated.passes(plan.samples);
-  emulated_ = PassCost{forward ? cost.forward : 0, backward ? cost.backward : 0};
-  const std::chrono::duration<double, std::milli> lasts(emulated_->forward + emulated_->backward);
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(lasts);
 }
 
 void SectionReplica::pass_done() {

@@ -22,6 +22,7 @@
 #include "actors/replica/pass_log.hpp"
 #include "actors/replica/replica_ranks.hpp"
 #include "actors/replica/replica_snapshot.hpp"
+#include "actors/replica/weight_publisher.hpp"
 #include "runtime/schedule/step_end.hpp"
 
 namespace maestro {
@@ -64,8 +65,6 @@ class SectionReplica : public RunActor {
   void boundary_passed();
 
   void phase_pass_done(const MicroBatchPlan& plan, ReplicaLane::Kind kind);
-  /// Returns the time that the passes take on an emulated device, and keeps it in `emulated_`.
-  std::chrono::nanoseconds emulated_time(const MicroBatchPlan& plan, bool forward, bool backward);
   void rank_done(const WorkDone& result);
   void done();
   void pass_done();
@@ -99,6 +98,7 @@ class SectionReplica : public RunActor {
   double sum_of_squares_ = 0;          // sum over the section
   double clipped_sum_of_squares_ = 0;  // sum for clipping the gradients
   double lr_ = 0;
+  WeightPublisher publisher_;
   std::optional<ReplicaSnapshot> snapshot_;  // none: no snapshot is being copied
   std::optional<NormTotal> norm_total_;      // last message; it may arrive before the replica awaits it
   StepId settled_;                           // last step that has changed the state

@@ -69,6 +69,7 @@ StepEndOptions SectionReplica::step_end_options() const {
   options.optimizer_sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
   options.awaits_total = spec_.joined_norms || node().stages > 1;
   options.writes_snapshot = spec_.replica == ReplicaIndex(0);
+  options.publishes = publisher_.sends();
   return options;
 }
 
@@ -78,7 +79,8 @@ void SectionReplica::start_boundary(const StepBoundary& boundary) {
   lr_ = 0;
   step_end_ = StepEnd(step_end_options(), boundary);
   if (step_end_.contains(StepAction::write)) {
-    snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_);
+    snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_,
+                      publisher_.earlier(boundary.step));
   }
   start_action();
 }
@@ -118,6 +120,8 @@ void SectionReplica::start_action() {
       return snapshot_.reset();
     case StepAction::clear:
       return ranks_.submit("clear", step_, clear_gradients);
+    case StepAction::publish:
+      return ranks_.submit("publish", step_, publisher_.copies(StepId(step_.value() + 1)));
     default:
       return report_step();
   }
@@ -126,6 +130,7 @@ void SectionReplica::start_action() {
 void SectionReplica::action_done() {
   if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = ranks_.gathered().sum_of_squares;
   if (step_end_.at(StepAction::step)) lr_ = ranks_.gathered().lr;
+  if (step_end_.at(StepAction::publish)) publisher_.send_from(*this);
   step_end_.advance();
   start_action();
 }

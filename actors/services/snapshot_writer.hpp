@@ -14,6 +14,7 @@
 
 #include "runtime/checkpoint/checkpoint_store.hpp"
 #include "runtime/device/work_thread.hpp"
+#include "sections/decoder/generator.hpp"
 #include "sections/section.hpp"
 #include "sections/state_io.hpp"
 
@@ -25,7 +26,8 @@ struct SectionSnapshot {
   StatePart part;  ///< the complete section by default
   std::string config;
   bool adapters = false;
-  std::uint64_t updates = 0;  ///< steps of the optimizer so far
+  std::uint64_t updates = 0;                                  ///< steps of the optimizer so far
+  std::vector<std::shared_ptr<const WeightVersion>> earlier;  ///< weights that generators still read
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;

@@ -112,6 +112,10 @@ void compose_distillation(App& app) {
   for (const SectionBuilder* teacher : teachers) {
     connect_teacher(app, *teacher, student, names.size() == 1 ? "teacher" : teacher->name());
   }
+  if (app.has("generator")) {
+    auto& generator = app.section("generator", "generator");
+    app.connect(student.port(std::string(weights_port)), generator.port(std::string(weights_port)));
+  }
   std::map<std::string, SectionBuilder*> encoders;
   connect_images(app, data, student, "", false, encoders);
   for (const SectionBuilder* teacher : teachers)

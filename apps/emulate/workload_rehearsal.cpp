@@ -20,7 +20,7 @@ Result<SteadyRehearsal> rehearse_workload(const ResolvedJob& plan, std::int64_t 
   times.pass = [&](const MicroBatchPlan& batch) {
     const GraphNode& node = plan.graph.node(batch.section);
     PassCost sum;
-    if (node.role == Role::source) return sum;
+    if (!node.plays_in_steps()) return sum;
     const SectionConfig& config = plan.sections[batch.section.value()].config;
     const double rate = plan.unit_per_ms * config.speed * config.replica_speed(batch.replica.value());
     for (const SampleRef& sample : batch.samples) {

@@ -16,7 +16,7 @@ constexpr std::int64_t most_by_size = 200;
 ResolvedJob with_evaluations(ResolvedJob plan) {
   std::int64_t batches = 0;
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.role != Role::source) batches += (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
+    if (node.plays_in_steps()) batches += (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
   }
   const std::int64_t most = std::max(least_evaluations, most_tried / std::max<std::int64_t>(1, batches));
   const std::int64_t given = plan.schedule.evaluations;  // 0: by the size of the step

@@ -35,7 +35,7 @@ CollectiveTimes::CollectiveTimes(const ResolvedJob& traced, const ResolvedJob& p
     const GraphNode& node = plan.graph.node(place.section);
     const std::string section = node.section_name();
     const bool on_processors = place.devices.front().kind == DeviceId::Kind::cpu;
-    if (place.replica != ReplicaIndex(0) || node.role == Role::source || !on_processors) continue;
+    if (place.replica != ReplicaIndex(0) || !node.plays_in_steps() || !on_processors) continue;
     if (single(plan, section) || !single(traced, section)) continue;
     if (units.empty()) units = first_steps(plan, 1);
     PricedTimes times(plan, units.front().samples, prices, 0, known);

@@ -21,7 +21,7 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
 bool uses_several(const ResolvedJob& plan, int cores) {
   std::set<int> used;
   for (const ReplicaPlacement& place : plan.places) {
-    if (plan.graph.node(place.section).role == Role::source) continue;
+    if (!plan.graph.node(place.section).plays_in_steps()) continue;
     for (const DeviceId& device : place.devices) used.insert(SearchedDevices{0, cores}.core_of(device.index));
   }
   return used.size() > 1;

@@ -28,6 +28,7 @@ ResolvedJob PlannedApp::resolve(const std::vector<std::string>& settings, std::i
   composed.reuse_corpus(corpus_);
   composed.default_to_one_replica();  // an app's default may be too many for the global batch
   ResolvedJob plan = composed.plan();
+  refuse_rollouts(plan, "plans and simulations do not price the samples that");
   corpus_ = plan.corpus;
   return plan;
 }

@@ -81,7 +81,7 @@ std::string list_text(const std::vector<std::int64_t>& numbers) {
 
 ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& varied) {
   for (const GraphNode& node : job.graph.nodes()) {
-    if (node.role != Role::source && node.stage == 0) sections_.push_back(node.section_name());
+    if (node.plays_in_steps() && node.stage == 0) sections_.push_back(node.section_name());
   }
   check_varied(sections_, varied);
   bool some = false;

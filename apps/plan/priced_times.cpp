@@ -101,7 +101,7 @@ double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& 
 
 PassCost PricedTimes::pass(const MicroBatchPlan& batch) {
   const GraphNode& node = plan_->graph.node(batch.section);
-  if (node.role == Role::source) return {};
+  if (!node.plays_in_steps()) return {};
   LastPass& last = last_[batch.section];
   if (last.priced == nullptr || last.pass != batch.pass || !std::ranges::equal(last.samples, batch.samples, alike)) {
     last = {batch.pass, batch.samples, &priced_pass(node, batch)};

@@ -43,6 +43,17 @@ TEST(Lessons, a_part_of_the_rows_has_those_of_its_samples_alone) {  // LS-1
   EXPECT_TRUE(none[0].rows.empty() && none[0].teachers.empty());
 }
 
+TEST(Lessons, made_and_read_samples_are_apart) {
+  const std::vector<std::int32_t> offsets{0, 2, 5, 6};
+  const std::vector<Lesson> lessons = lessons_of(offsets, {0, 6}, {{1, {true, true, true}}}, {true, false, true});
+  ASSERT_EQ(lessons.size(), 2U);
+  EXPECT_TRUE(lessons[0].made);
+  EXPECT_EQ(lessons[0].rows, (Ranges{{0, 2}, {5, 1}}));
+  EXPECT_EQ(lessons[0].teachers[0].rows, (Ranges{{0, 2}, {5, 1}}));
+  EXPECT_FALSE(lessons[1].made);
+  EXPECT_EQ(lessons[1].rows, (Ranges{{2, 3}}));
+}
+
 TEST(Lessons, random_micro_batches_have_each_row_once_and_shares_of_one) {  // LS-1, LS-2
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -57,6 +57,10 @@ caf::behavior Coordinator::make_behavior() {
 void Coordinator::begin(const Begin&) {
   began_ = true;
   recorder_.begin();
+  for (const GraphRegister& each : options_.graph->registers()) {  // generators begin with the weights of the start
+    const StepBoundary mark{StepBoundary::Kind::publish, StepId(options_.schedule.first_step - 1), Pass::train, {}};
+    for (const caf::actor& lane : replicas_.at(each.from)) send_to(this, lane, BoundaryOrder{mark});
+  }
   spikes_.answer_recorded(base_receiver());
   announce();
 }
@@ -77,7 +81,9 @@ void Coordinator::on_exit() {
 
 void Coordinator::connect(const Directory& directory) {
   directory_ = std::make_shared<const Directory>(directory);
+  if (makes_samples()) send_to(this, options_.data_source, directory);
   for (const ReplicaAddress& replica : directory.replicas()) {
+    if (options_.graph->node(replica.section).generates()) continue;  // it takes part in no step
     auto& actors = replicas_[replica.section];
     actors.resize(std::max<std::size_t>(actors.size(), replica.replica.value() + 1));
     actors[replica.replica.value()] = replica.actor;
@@ -89,7 +95,7 @@ void Coordinator::connect(const Directory& directory) {
 void Coordinator::announce() {
   if (rescue_) return;
   const std::int64_t most = options_.synchronous ? 1 : options_.ahead + 1;
-  while (!awaiting_batch_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
+  while (!awaited_ && !finished_ && static_cast<std::int64_t>(open_.size()) < most) {
     const std::optional<RunUnit> unit = schedule_.next();
     if (!unit) break;
     open_[key_of(*unit)].unit = *unit;
@@ -97,7 +103,7 @@ void Coordinator::announce() {
       announce_checkpoint(*unit);
       continue;
     }
-    awaiting_batch_ = true;
+    awaited_ = key_of(*unit);
     send_to(this, options_.data_source, BatchRequest{unit->step, pass_of(unit->kind)});
   }
   finish_if_done();
@@ -129,15 +135,18 @@ bool Coordinator::trains_something(const BatchMetadata& batch) {
 }
 
 void Coordinator::plan(const BatchMetadata& batch) {
+  if (awaited_ != key_of(batch.step, batch.pass)) return;  // withdrawn
   if (!leave_out(batch) || !trains_something(batch)) return;
-  open_[key_of(batch.step, batch.pass)].samples = batch.samples;
+  OpenUnit& open = open_[key_of(batch.step, batch.pass)];
+  open.samples = batch.samples;
+  open.made = batch.made;
   next_plan_.batch = batch;
   send_to(this, options_.planner, std::exchange(next_plan_, {}));
 }
 
 void Coordinator::announce_step(const StepPlanned& message) {
   if (rescue_) return;
-  awaiting_batch_ = false;
+  awaited_.reset();
   StepPlan& plan = message.planned->plan;
   OpenUnit& open = open_[key_of(plan.step, plan.pass)];
   open.watch = StepWatch(*options_.graph, message);
@@ -246,6 +255,7 @@ void Coordinator::close(UnitKey key) {
   recorder_.unit_ended(open, now);
   if (replay_ && !is_checkpoint(key.second)) replay_->closed(StepId(key.first), pass_of(key.second));
   open_.erase(key);
+  if (train && makes_samples()) send_to(this, options_.data_source, StepClosed{StepId(key.first)});
   RunRecord& record = *options_.record;
   record.counts.settle(open_.empty() ? record.last_step : open_.begin()->first.first - 1);
   announce();
@@ -255,7 +265,7 @@ void Coordinator::finish_if_done() {
   if (options_.current_step != nullptr && !open_.empty()) {
     options_.current_step->store(open_.begin()->first.first, std::memory_order_relaxed);
   }
-  if (finished_ || awaiting_batch_ || !open_.empty()) return;
+  if (finished_ || awaited_ || !open_.empty()) return;
   if (spikes_.rollback() && !schedule_.stopped()) return go_back();
   if (!schedule_.complete()) return answer_pauses();
   finished_ = true;
@@ -375,7 +385,7 @@ RunStatus Coordinator::status() const {
   }
   status.announced = began_ && !rescue_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
-  if (awaiting_batch_) status.working = "process 0 reads and plans the next batch";
+  if (awaited_) status.working = "process 0 reads and plans the next batch";
   if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint or the record";
   status.directory = directory_;
   return status;
@@ -412,10 +422,20 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
 
 void Coordinator::interrupt(const std::string& reason) {
   if (finished_) return;  // it has ended by itself
+  withdraw_step();
   if (!std::exchange(options_.record->interrupted, true)) note_stop(reason);
   schedule_.stop();
   if (began_) announce();  // otherwise at Begin, when all processes are connected
   answer_pauses();
+}
+
+void Coordinator::withdraw_step() {
+  if (!makes_samples() || !awaited_ || awaited_->second != RunUnit::Kind::train) return;
+  if (!open_.at(*awaited_).samples.empty()) return;  // it is being planned
+  send_to(this, options_.data_source, BatchWithdrawn{StepId(awaited_->first)});
+  open_.erase(*awaited_);
+  awaited_.reset();
+  schedule_.withdraw();
 }
 
 void Coordinator::note_stop(const std::string& reason) const {

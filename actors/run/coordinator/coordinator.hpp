@@ -47,6 +47,7 @@ class Coordinator : public RunActor {
   }
   void begin(const Begin& begin);
   void connect(const Directory& directory);
+  [[nodiscard]] bool makes_samples() const { return !options_.graph->registers().empty(); }
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);
@@ -87,6 +88,8 @@ class Coordinator : public RunActor {
   caf::result<CheckpointAnswer> checkpoint_requested();
   caf::result<PauseAnswer> pause_requested(const PauseRequest& request);
   void interrupt(const std::string& reason);
+  /// Takes back a step whose samples generators still make.
+  void withdraw_step();
   /// Prints the step after which the run ends.
   void note_stop(const std::string& reason) const;
   void resume_run();
@@ -98,8 +101,8 @@ class Coordinator : public RunActor {
   std::size_t replicas_in_all_ = 0;
   std::shared_ptr<const Directory> directory_;  // shared with answers to the control service
   OpenUnits open_;
-  bool awaiting_batch_ = false;
-  bool any_kept_ = false;  // at least one training sample drawn so far could be read
+  std::optional<UnitKey> awaited_;  // unit whose batch is requested
+  bool any_kept_ = false;           // at least one training sample drawn so far could be read
   bool began_ = false;
   bool finished_ = false;
   std::optional<ForwardReplay> replay_;  // none: placements do not move

@@ -14,7 +14,7 @@ std::map<std::string, double> passes_by_section(const MeasuredStep& step, const 
   std::map<std::string, int> lanes;
   for (const auto& [lane, report] : step.lanes) {
     const GraphNode& node = graph.node(lane.first);
-    if (node.role == Role::source) continue;
+    if (!node.plays_in_steps()) continue;
     passes[node.section_name()] += report.times.busy_ms;
     ++lanes[node.section_name()];
   }

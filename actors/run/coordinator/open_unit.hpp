@@ -19,6 +19,7 @@ struct OpenUnit {
   std::map<SectionId, std::pair<double, double>> norm_and_lr;
   LaneReports lanes;
   std::vector<SampleRef> samples;
+  MadeSamples made;
   StepWatch watch;
   bool skipped = false;  ///< no section trains on the step
 };

@@ -142,7 +142,7 @@ void add_measured(RunRehearsal& rehearsal, const ResolvedJob& plan, const std::d
   for (std::size_t at = from; at < from + rehearsal.steps; ++at) {
     for (const auto& [lane, report] : steps[at].lanes) {
       const GraphNode& node = plan.graph.node(lane.first);
-      if (node.role == Role::source) continue;
+      if (!node.plays_in_steps()) continue;
       RehearsedUse& use = rehearsal.sections[node.name];
       use.measured_passes += report.times.busy_ms;
       use.measured_step_ends += report.times.step_end_ms;

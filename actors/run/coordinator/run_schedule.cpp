@@ -30,6 +30,7 @@ std::optional<RunUnit> RunSchedule::next() {
     return std::nullopt;
   }
   const std::uint64_t step = next_step_++;
+  checkpointed_before_ = checkpointed_;
   after_step(step, step == options_.steps);
   return RunUnit{RunUnit::Kind::train, StepId(step)};
 }
@@ -71,6 +72,12 @@ std::optional<StepId> RunSchedule::request_checkpoint() {
     checkpointed_ = last;
   }
   return StepId(last);
+}
+
+void RunSchedule::withdraw() {
+  const std::uint64_t step = --next_step_;
+  std::erase_if(pending_, [step](const RunUnit& unit) { return unit.step == StepId(step); });
+  checkpointed_ = checkpointed_before_;
 }
 
 void RunSchedule::stop() {

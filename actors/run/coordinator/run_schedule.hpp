@@ -56,6 +56,8 @@ class RunSchedule {
   [[nodiscard]] bool complete() const;
   /// Returns the validations and checkpoints after `step` and earlier steps that next() has not returned.
   [[nodiscard]] std::vector<RunUnit> owed(StepId step) const;
+  /// Takes the last training step back, which next() has returned and which does not begin.
+  void withdraw();
   /// Ends the run after the last training step returned.
   void stop();
   void pause() { paused_ = !stopped_; }
@@ -77,6 +79,7 @@ class RunSchedule {
   RunScheduleOptions options_;
   std::uint64_t next_step_;
   std::uint64_t checkpointed_;
+  std::uint64_t checkpointed_before_ = 0;  // the last training step returned
   bool stopped_ = false;
   bool paused_ = false;
   std::optional<RunUnit> requested_;  // a checkpoint, before all other units

@@ -66,6 +66,12 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   line["tokens"] = step.counts.tokens;
   line["samples_digest"] = step.samples_digest;
   for_members(step.times, [&](const char* name, const auto& value) { line[name] = value; });
+  if (const MadeSamples& made = step.made; made.samples > 0) {
+    line["made"] = {{"samples", made.samples},
+                    {"tokens", made.tokens},
+                    {"stopped", made.stopped},
+                    {"rollout_ms", to_microseconds(made.rollout_ms)}};
+  }
   for (const auto& [lane, times] : step.lanes) {
     Json& of_lane = line["lanes"][lane];
     of_lane = {{"busy_ms", to_microseconds(times.busy_ms)}, {"step_end_ms", to_microseconds(times.step_end_ms)}};

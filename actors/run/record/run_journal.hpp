@@ -40,12 +40,14 @@ struct FinishedStep {
   std::string samples_digest;  ///< digest of the samples read (digest_of)
   SchedulingRow times;
   std::map<std::string, LaneTimes> lanes = {};  ///< lane times by "section/replica"
+  MadeSamples made = {};
 };
 
 /// Returns a digest of the sample ids and their order, 16 hexadecimal digits.
 [[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
 
-/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "lanes":
+/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "made" (MadeSamples, if
+/// there are some), "lanes":
 /// {"section/replica": {"busy_ms", "step_end_ms", "wait_ms": {reason: ms}}}, "sections": {section: {metric: value}}}.
 /// Sections' figures read back bitwise the same.
 [[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);

@@ -65,7 +65,7 @@ void StepRecorder::step_announced(const OpenUnit& step) {
   counts.read = step.samples.size();
   for (const SampleRef& sample : step.samples) {
     counts.tokens += static_cast<std::uint64_t>(sample.tokens);
-    options_->record->distinct.insert(sample.id);
+    options_->record->distinct.insert(sample.in_corpus());
   }
 }
 
@@ -137,7 +137,7 @@ void StepRecorder::keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::t
   const StepCounts& counts = record.counts[record.last_step];
   if (options_->journal) {
     options_->journal->step({step.unit.step, std::move(rows), counts, digest_of(step.samples),
-                             record.scheduling.kept().back(), lanes_of(step)});
+                             record.scheduling.kept().back(), lanes_of(step), step.made});
   }
   const double seconds = record.scheduling.kept().back().step_ms / 1000;
   record.train_seconds += seconds;
@@ -172,7 +172,7 @@ std::map<std::string, LaneTimes> StepRecorder::lanes_of(const OpenUnit& open) co
   std::map<std::string, LaneTimes> lanes;
   for (const auto& [lane, report] : open.lanes) {
     const GraphNode& node = options_->graph->node(lane.first);
-    if (node.role != Role::source) lanes[node.name + "/" + std::to_string(lane.second.value())] = report.times;
+    if (node.plays_in_steps()) lanes[node.name + "/" + std::to_string(lane.second.value())] = report.times;
   }
   return lanes;
 }

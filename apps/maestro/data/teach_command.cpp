@@ -243,7 +243,9 @@ ResolvedJob teaching_plan(const TeachArguments& arguments, const std::string& te
   (void)read_app(job.root());
   App app(std::move(job), std::move(options), console);
   compose_distillation(app);
-  return app.plan();
+  ResolvedJob plan = app.plan();
+  refuse_rollouts(plan, "teach records answers to the data, and not to the samples that");
+  return plan;
 }
 
 TeacherRecords records_of(const TeachArguments& arguments, const Corpus& corpus) {

@@ -77,9 +77,10 @@ Shares shares_of(const std::vector<SchedulingRow>& rows) {
 
 int rehearse(const EmulateArguments& arguments, App app, Console& console) {
   const ResolvedJob plan = app.plan();
+  refuse_rollouts(plan, "emulate does not price the samples that");
   std::set<std::string> sections;
   for (const GraphNode& node : plan.graph.nodes()) {
-    if (node.role != Role::source) sections.insert(node.section_name());
+    if (node.plays_in_steps()) sections.insert(node.section_name());
   }
   const auto known = [&](const std::string& option, const std::string& name) {
     if (sections.contains(name)) return;

@@ -85,7 +85,7 @@ TimelinePass pass_of(LaneInterval::Kind kind) {
 std::vector<LaneKey> drawn_lanes(const Rehearsed& rehearsed, const SectionGraph& graph) {
   std::vector<LaneKey> lanes;
   for (const auto& [lane, intervals] : rehearsed.lanes) {
-    if (graph.node(lane.section).role != Role::source) lanes.push_back(lane);
+    if (graph.node(lane.section).plays_in_steps()) lanes.push_back(lane);
   }
   std::ranges::stable_sort(lanes, {}, [](const LaneKey& lane) { return lane.replica; });
   lanes.resize(std::min(lanes.size(), most_lanes));
@@ -110,7 +110,7 @@ BarRow time_row(const std::string& section, const SectionShares& shares, const T
 Timeline timeline_of(const Rehearsed& rehearsed, const SectionGraph& graph) {
   Timeline timeline;
   for (const GraphNode& node : graph.nodes()) {
-    if (node.role != Role::source && node.stage == 0) timeline.sections.push_back(node.section_name());
+    if (node.plays_in_steps() && node.stage == 0) timeline.sections.push_back(node.section_name());
   }
   timeline.first_step = first_step;
   timeline.last_step = last_step;

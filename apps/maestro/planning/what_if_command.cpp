@@ -164,7 +164,9 @@ class WhatIf {
     options.processes = processes > 0 ? processes : options.hosts.empty() ? fact(run_, "processes") : 1;
     JobDocument job =
         job_document(run_.facts.at("job"), "the job in " + arguments_.trace.string(), overrides, arguments_.plug_ins);
-    return job_app(std::move(job), std::move(options), console_).plan();
+    ResolvedJob plan = job_app(std::move(job), std::move(options), console_).plan();
+    refuse_rollouts(plan, "what-if does not price the samples that");
+    return plan;
   }
 
   /// Rehearses a job. `times`: the times that `known` refers to.
@@ -229,7 +231,7 @@ class WhatIf {
   static std::set<std::string> sections_of(const ResolvedJob& plan) {
     std::set<std::string> names;
     for (const GraphNode& node : plan.graph.nodes()) {
-      if (node.role != Role::source) names.insert(node.section_name());
+      if (node.plays_in_steps()) names.insert(node.section_name());
     }
     return names;
   }

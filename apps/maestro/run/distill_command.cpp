@@ -36,6 +36,9 @@ struct DistillArguments {
   std::filesystem::path out = "runs";
   std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< prompts that all models continue at the end
   std::int64_t seed = 1;
+  bool on_policy = false;
+  std::optional<std::int64_t> staleness;   ///< absent: as in [generator]; needs on_policy
+  std::optional<std::int64_t> max_tokens;  ///< most tokens of a continuation; needs on_policy
   std::vector<std::string> teacher_overrides;
   std::vector<std::string> overrides;  ///< settings of the distillation job
   RunOptions run;
@@ -90,11 +93,30 @@ void append(std::vector<std::string>& settings, const std::vector<std::string>& 
   settings.insert(settings.end(), more.begin(), more.end());
 }
 
+fs::path corpus_of(const DistillArguments& arguments) {
+  return arguments.data.empty() ? bundled_jobs() / "distill" / "texts" : fs::path(arguments.data);
+}
+
 std::vector<std::string> common_settings(const DistillArguments& arguments) {
-  const fs::path corpus = arguments.data.empty() ? bundled_jobs() / "distill" / "texts" : fs::path(arguments.data);
+  const fs::path corpus = corpus_of(arguments);
   return {"data.path=" + quoted(fs::absolute(corpus).lexically_normal().string()),
           "data.kind=" + quoted(std::string(name_of(kind_of_data(corpus)))),
           "train.seed=" + std::to_string(arguments.seed)};
+}
+
+/// Returns the settings of samples that the student makes. `sequence`: tokens of a sample. A student from random values
+/// has nothing to say, and learns from as many samples of the corpus.
+std::vector<std::string> on_policy_settings(const DistillArguments& arguments, const fs::path& corpus,
+                                            std::int64_t sequence, bool from_random) {
+  if (!arguments.on_policy) return {};
+  std::vector<std::string> settings = {"student.divergence=\"reverse_kl\"",
+                                       std::string("generator.on_policy=") + (from_random ? "0.5" : "1.0")};
+  if (kind_of_data(corpus) == DataKind::text) {
+    settings.push_back("generator.prompt_tokens=" + std::to_string(std::max<std::int64_t>(1, sequence / 4)));
+  }
+  if (arguments.staleness) settings.push_back("generator.staleness=" + std::to_string(*arguments.staleness));
+  if (arguments.max_tokens) settings.push_back("generator.max_tokens=" + std::to_string(*arguments.max_tokens));
+  return settings;
 }
 
 /// Returns the settings for the given models: their folders, and a sequence that both take.
@@ -110,7 +132,9 @@ std::vector<std::string> model_settings(const DistillArguments& arguments) {
     settings.push_back("student.weights=" + quoted(student));
     sequence = std::min(sequence, positions_of(student));
   }
-  settings.push_back("data.sequence=" + std::to_string(arguments.sequence.value_or(sequence)));
+  sequence = arguments.sequence.value_or(sequence);
+  settings.push_back("data.sequence=" + std::to_string(sequence));
+  append(settings, on_policy_settings(arguments, corpus_of(arguments), sequence, arguments.student.empty()));
   return settings;
 }
 
@@ -185,8 +209,11 @@ int distil_trained(const DistillArguments& arguments, Console& console) {
     throw JobError("the teacher's job kept no weights to distil from; leave train.checkpoint_at_end = true");
   }
   console.note("[2/2] distilling it into a student, and training the same student without it");
-  const TrainArguments job =
-      distillation(arguments, "distill.toml", {"teacher.weights=" + quoted(teacher.weights.at("teacher"))});
+  std::vector<std::string> settings = {"teacher.weights=" + quoted(teacher.weights.at("teacher"))};
+  const JobDocument bundled = JobDocument::load(bundled_jobs() / "distill" / "distill.toml");
+  append(settings, on_policy_settings(arguments, corpus_of(arguments),
+                                      bundled.root().table("data").integer("sequence", default_sequence), true));
+  const TrainArguments job = distillation(arguments, "distill.toml", settings);
   RunResult student = train(job, console);
   student.resume.clear();  // the command takes no --resume
   if (student.status != 0) return student.status;
@@ -224,6 +251,18 @@ void add_distill(Commands& commands) {
                   "tokens of a sample (default: 256, or the most that both models take)")
       ->check(whole_number(1))
       ->needs(teacher);
+  CLI::Option* on_policy =
+      command.add_flag("--on-policy", arguments.on_policy,
+                       "the student continues the data's prompts, and learns from the teacher's view of that");
+  command
+      .add_option("--staleness", arguments.staleness,
+                  "steps that the weights which continue prompts are older than those trained; 0: none, but nothing is "
+                  "trained meanwhile (default: 1)")
+      ->check(whole_number(0))
+      ->needs(on_policy);
+  command.add_option("--max-tokens", arguments.max_tokens, "tokens of a continuation at most (default: 256)")
+      ->check(whole_number(1))
+      ->needs(on_policy);
   command.add_option("--out", arguments.out, "folder for weights, checkpoints, report and trace");
   command
       .add_option("--prompt", arguments.prompts,

@@ -26,6 +26,7 @@ std::string type_of(const PrintedGraph& graph, const GraphNode& node) {
 }
 
 std::string role_text(const GraphNode& node) {
+  if (node.generates()) return "generates samples";
   if (node.role == Role::passing) return "frozen, passes gradients";
   return node.role == Role::frozen ? "frozen" : "trained";
 }
@@ -54,10 +55,18 @@ std::vector<std::string> places_of(const ResolvedJob& plan, std::size_t index) {
   return places;
 }
 
+/// Returns the section whose weights a generator takes.
+std::string sender_of(const ResolvedJob& plan, std::size_t generator) {
+  const auto found =
+      std::ranges::find(plan.graph.registers(), SectionId(static_cast<std::uint32_t>(generator)), &GraphRegister::to);
+  return found == plan.graph.registers().end() ? "no section" : plan.graph.node(found->from).section_name();
+}
+
 /// Returns a section's role, replicas and layout, micro-batch and places, or a source's samples and place.
 std::vector<std::string> facts_of(const PrintedGraph& graph, std::size_t index) {
   const GraphNode& node = graph.plan.graph.nodes()[index];
   std::vector<std::string> facts{role_text(node) + ", " + copies_text(node), batch_text(node)};
+  if (node.generates()) facts.back() = "takes " + sender_of(graph.plan, index) + ".weights before each step";
   if (node.role == Role::source) facts = {counted(node.micro_batch, "sample") + " a step"};
   const std::vector<std::string> places = places_of(graph.plan, index);
   facts.insert(facts.end(), places.begin(), places.end());
@@ -127,6 +136,10 @@ std::string graph_text(const PrintedGraph& graph) {
   for (std::size_t at = 0; at < plan.graph.edges().size(); ++at) {
     out += "  " + padded(edge_name(plan, at), edges + 2) + shape_text(plan.graph.edges()[at]) + "\n";
   }
+  for (const GraphRegister& each : plan.graph.registers()) {
+    out += "  " + plan.graph.node(each.from).name + ".weights -> " + plan.graph.node(each.to).name +
+           ".weights  before each step\n";
+  }
   return out;
 }
 
@@ -145,6 +158,10 @@ std::string graph_dot(const PrintedGraph& graph) {
     out += "  \"" + dot_text(sections.node(edge.from).name) + "\" -> \"" + dot_text(sections.node(edge.to).name) +
            "\" [label=\"" + dot_text(edge.from_port) + " -> " + dot_text(edge.to_port) + "\\n" +
            dot_text(shape_text(edge)) + "\"" + (edge.gradient ? ", dir=both" : "") + "];\n";
+  }
+  for (const GraphRegister& each : sections.registers()) {
+    out += "  \"" + dot_text(sections.node(each.from).name) + "\" -> \"" + dot_text(sections.node(each.to).name) +
+           "\" [label=\"weights\", style=dashed, constraint=false];\n";
   }
   return out + "}\n";
 }

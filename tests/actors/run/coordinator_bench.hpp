@@ -45,7 +45,7 @@ class CoordinatorTest : public ::testing::Test {
     options.global_clip = global_clip_;
     options.joined_norms = global_clip_ || guard_.has_value();
     options.guard = guard_;
-    options.data_source = bench_.stand_in([this](const BatchRequest& request) {
+    options.data_source = made_until_ ? rollout_source() : bench_.stand_in([this](const BatchRequest& request) {
       BatchMetadata batch;
       batch.step = request.step;
       batch.pass = request.pass;
@@ -68,7 +68,7 @@ class CoordinatorTest : public ::testing::Test {
     Directory directory;
     directory.coordinator = coordinator_;
     ProcessInfo info;
-    for (std::uint32_t section = 0; section < 2; ++section) {
+    for (std::uint32_t section = 0; section < graph_.nodes().size(); ++section) {
       ReplicaAddress address;
       address.section = SectionId(section);
       address.actor = lane_of(section);
@@ -82,6 +82,29 @@ class CoordinatorTest : public ::testing::Test {
     bench_.send(coordinator_, directory);
     if (begins_) bench_.send(coordinator_, Begin{});
     bench_.deliver_all();
+  }
+  /// Spawns a data source whose samples are made by a generator: it answers requests up to step `made_until_`.
+  caf::actor rollout_source() {
+    return bench_.stand_in(
+        [this](const BatchRequest& request) {
+          if (request.step.value() > *made_until_) return;
+          BatchMetadata batch;
+          batch.step = request.step;
+          batch.pass = request.pass;
+          batch.samples = {{SampleId(1), 3}};
+          batch.target_tokens = 3;
+          bench_.send(coordinator_, batch);
+        },
+        [this](const Directory&) { ++directories_; },
+        [this](const StepClosed& closed) { closed_.push_back(closed.step.value()); },
+        [this](const BatchWithdrawn& withdrawn) { withdrawn_.push_back(withdrawn.step.value()); });
+  }
+  /// Adds a generator that takes the weights of the first section.
+  void add_generator() {
+    GraphNode node;
+    node.name = "generator";
+    node.role = Role::generator;
+    graph_.connect_weights(SectionId(0), graph_.add(node));
   }
   /// Spawns an actor that plans and keeps the transfers of each request.
   caf::actor watched_planner(StepPlannerOptions planning) {
@@ -144,6 +167,9 @@ class CoordinatorTest : public ::testing::Test {
   bool global_clip_ = false;
   std::optional<RunGuard> guard_;
   bool begins_ = true;
+  std::optional<std::uint64_t> made_until_;  // of a run with a generator
+  std::size_t directories_ = 0;
+  std::vector<std::uint64_t> closed_, withdrawn_;
   bool measure_ = false;
   PlanConfig predicted_;
   std::shared_ptr<StepFigures> figures_ = std::make_shared<StepFigures>();

@@ -127,6 +127,47 @@ TEST_F(CoordinatorTest, an_interrupt_ends_the_run_after_what_was_announced) {  /
   EXPECT_EQ(record_->last_step, 2u);
 }
 
+TEST_F(CoordinatorTest, a_run_with_a_generator_begins_with_its_weights_and_drops_samples_of_closed_steps) {
+  add_generator();
+  made_until_ = 100;
+  start(1, plain(2));
+  EXPECT_EQ(directories_, 1U);
+  ASSERT_FALSE(marks_.empty());
+  EXPECT_EQ(marks_[0].kind, StepBoundary::Kind::publish);
+  EXPECT_EQ(marks_[0].step, StepId(0)) << "the values before step 1";
+  EXPECT_EQ(marks_.size(), 5U) << "two lanes get the ends of two steps, and the generator none";
+  finish_step(1);
+  EXPECT_EQ(closed_, (std::vector<std::uint64_t>{1}));
+  finish_step(2);
+  EXPECT_EQ(closed_, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_TRUE(finished_);
+}
+
+TEST_F(CoordinatorTest, an_interrupt_withdraws_a_step_whose_samples_are_still_made) {  // RS-2
+  add_generator();
+  made_until_ = 2;
+  start(3, plain(100));
+  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).units.size(), 3U);
+  bench_.send(coordinator_, Interrupt{});
+  bench_.deliver_all();
+  EXPECT_EQ(withdrawn_, (std::vector<std::uint64_t>{3}));
+  EXPECT_THAT(terminal_.str(), HasSubstr("stopping after step 2, with a checkpoint"));
+  BatchMetadata late;
+  late.step = StepId(3);
+  late.samples = {{SampleId(1), 3}};
+  late.target_tokens = 3;
+  bench_.send(coordinator_, late);
+  bench_.deliver_all();
+  finish_step(1);
+  finish_step(2);
+  write_part(marks_.back(), 0);
+  write_part(marks_.back(), 1);
+  drain_writer();
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(record_->last_step, 2U);
+  EXPECT_EQ(failure_, "");
+}
+
 TEST_F(CoordinatorTest, an_interrupt_after_the_last_step_has_nothing_to_end) {
   start(1, plain(1));
   finish_step(1);

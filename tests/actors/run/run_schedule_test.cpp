@@ -171,6 +171,25 @@ TEST(RunSchedule, stop_before_the_first_step_leaves_nothing_to_do) {  // RS-2
   EXPECT_EQ(units(resumed), "");
 }
 
+TEST(RunSchedule, a_step_that_is_withdrawn_was_never_handed_out) {  // RS-2
+  RunSchedule schedule(options_of(9, 4, 4));
+  EXPECT_EQ(units(schedule, 4), "t1 t2 t3 t4");
+  schedule.withdraw();
+  EXPECT_EQ(schedule.last_step(), 3U);
+  schedule.stop();
+  EXPECT_EQ(units(schedule), "c3");
+  RunSchedule first(options_of(9, 1, 1));
+  EXPECT_EQ(units(first, 1), "t1");
+  first.withdraw();
+  first.stop();
+  EXPECT_EQ(units(first), "");
+  EXPECT_TRUE(first.complete());
+  RunSchedule goes_on(options_of(5, 0, 2));
+  EXPECT_EQ(units(goes_on, 2), "t1 t2");
+  goes_on.withdraw();
+  EXPECT_EQ(units(goes_on), "t2 c2 t3 t4 c4 t5 v5 c5");
+}
+
 TEST(RunSchedule, stop_at_any_moment_leaves_exactly_one_checkpoint_of_the_last_step) {  // RS-2
   for (int taken = 1; taken <= 12; ++taken) {
     SCOPED_TRACE("stopped after " + std::to_string(taken) + " units");

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a job's plan that is about samples which the job makes itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/data/sample_store.hpp"
+#include "runtime/job/generator_config.hpp"
+#include "runtime/job/job_table.hpp"
+
+namespace maestro {
+
+struct ResolvedJob;
+
+struct RolloutPlan {
+  GeneratorConfig config;
+  SectionId section;                      ///< generator
+  std::vector<std::int32_t> stop_tokens;  ///< ends of a completion
+};
+
+/// Sets ResolvedJob::rollouts if the job has a generator. Refuses what a generator does not support. Called after
+/// placement.
+void plan_rollouts(ResolvedJob& plan, const JobTable& root);
+/// Throws JobError if the job has a generator. `problem`: what a command does not do with its samples: "plan does not
+/// price the samples that".
+void refuse_rollouts(const ResolvedJob& plan, const std::string& problem);
+
+}  // namespace maestro

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data source of a job with a generator: some samples of a step are continuations of the corpus' prompts, which
+// generators make. A batch is answered when all of its samples are there; the order of work of the coordinator does not
+// change, an answer only comes later.
+//
+// RK-1 (each once): every position of a step is in its batch once, in order; a made sample has the number of its
+//      position.
+// RK-2 (a function of the job): a batch depends on the seed, its positions and the weights of its version alone: not on
+//      replicas, their speed, or the order of their answers.
+//
+// A replica holds at most slots + 2 prompts, and the store the samples of the steps that are open.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/job/data_source.hpp"
+#include "runtime/data/sample_store.hpp"
+#include "runtime/job/generator_config.hpp"
+
+namespace maestro {
+
+struct RolloutOptions {
+  DataSourceOptions data;
+  GeneratorConfig generator;
+  SectionId section;       ///< generator
+  std::uint64_t seed = 1;  ///< job's
+};
+
+class RolloutSource : public RunActor {
+ public:
+  RolloutSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus, Sampler sampler,
+                std::shared_ptr<SampleStore> store, const RolloutOptions& options);
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "maestro.rollout_source"; }
+  void on_exit() override;
+
+ private:
+  struct Prompt {
+    PromptOrder order;
+    SampleId corpus_sample;
+  };
+  /// The step whose batch is awaited.
+  struct Rollout {
+    StepId step;
+    caf::actor coordinator;
+    std::vector<SampleId> samples;            // by position in the batch: of the corpus, or made
+    std::map<std::uint32_t, Prompt> prompts;  // by number
+    std::vector<std::uint32_t> waiting;       // numbers that are not handed out, last first
+    std::size_t missing = 0;
+    MadeSamples made;
+    std::chrono::steady_clock::time_point begun;
+  };
+  struct Replica {
+    caf::actor actor;
+    std::int64_t prompts = 0;  // that it holds
+  };
+
+  [[nodiscard]] std::string where() const override;
+  void begin(const BatchRequest& request);
+  /// Returns the prompt of a sample in the corpus; empty: it has none.
+  [[nodiscard]] std::vector<std::int32_t> prompt_of(SampleId sample) const;
+  void hand_out();
+  void take(SampleMade& made);
+  void answer();
+
+  std::shared_ptr<const Corpus> corpus_;
+  Sampler sampler_;
+  BatchDrawer drawer_;
+  std::shared_ptr<SampleStore> store_;
+  RolloutOptions options_;
+  std::vector<Replica> replicas_;
+  std::optional<Rollout> rollout_;
+  std::vector<std::string> left_out_;
+  StepId step_;  // of the last request
+};
+
+}  // namespace maestro

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/generation_replica.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/core/last_words.hpp"
+
+namespace maestro {
+
+struct GenerationReplica::Model {
+  Model(std::shared_ptr<DecoderSection> decoder, const OperatorTable& ops, DType precision)
+      : section(decoder), generation(ops, std::move(decoder), precision) {}
+
+  std::shared_ptr<DecoderSection> section;
+  Generation generation;
+  std::optional<Completions> completions;  // of the current version
+  std::deque<PromptOrder> orders;          // of `completions`, in their order; own the prompts' tokens
+  std::vector<std::size_t> open;           // completions that have not ended
+};
+
+struct GenerationReplica::Job {
+  std::shared_ptr<const WeightVersion> take;  // null: no new version
+  std::vector<PromptOrder> begin;
+  std::vector<SampleMade> made;  // result
+};
+
+namespace {
+
+std::shared_ptr<DecoderSection> decoder_of(const ReplicaSpec& spec) {
+  auto decoder = std::dynamic_pointer_cast<DecoderSection>(spec.ranks.at(0).runner->shared_section());
+  if (decoder == nullptr) throw std::logic_error("a generator's section is not a decoder");
+  return decoder;
+}
+
+}  // namespace
+
+GenerationReplica::GenerationReplica(caf::actor_config& config, ReplicaSpec spec, GenerationOptions options)
+    : RunActor(config, spec.supervisor),
+      spec_(std::move(spec)),
+      options_(std::move(options)),
+      trace_(*spec_.trace, *spec_.graph, {spec_.section, spec_.replica, LayoutRank(0)}),
+      model_(std::make_shared<Model>(decoder_of(spec_), spec_.ranks[0].device->ops(),
+                                     spec_.ranks[0].runner->context().precision)) {}
+
+void GenerationReplica::on_exit() {
+  RunActor::on_exit();
+  spec_.supervisor = nullptr;
+  source_ = nullptr;
+}
+
+caf::behavior GenerationReplica::make_behavior() {
+  return {
+      [this](AddressRequest) {
+        ReplicaAddress address;
+        address.section = spec_.section;
+        address.replica = spec_.replica;
+        address.process = spec_.process;
+        address.actor = caf::actor_cast<caf::actor>(this);
+        return address;
+      },
+      [](const Directory&) {},
+      [this](const PromptOrder& order) {
+        source_ = caf::actor_cast<caf::actor>(current_sender());
+        orders_[order.version].push_back(order);
+        pump();
+      },
+      [this](const WeightsPublished& published) {
+        versions_[published.version->step] = published.version;
+        pump();
+      },
+      [this](const WorkDone&) { job_done(); },
+      [this](const Failure& failure) { report(failure.message, failure.service_lost); },
+      [this](StatusRequest) { return status(); },
+  };
+}
+
+std::string GenerationReplica::where() const {
+  const std::string place =
+      spec_.graph->node(spec_.section).name + "' replica " + std::to_string(spec_.replica.value());
+  return "section '" + place + ", weights before step " + std::to_string(version_.value());
+}
+
+void GenerationReplica::pump() {
+  ++events_;
+  if (job_ != nullptr) return;
+  auto job = std::make_shared<Job>();
+  if (unfinished_ == 0 && !orders_.empty() && orders_.begin()->first != version_) {  // GK-1
+    const auto next = versions_.find(orders_.begin()->first);
+    if (next == versions_.end()) return;
+    version_ = next->first;
+    job->take = next->second;
+    versions_.erase(versions_.begin(), std::next(next));
+  }
+  if (const auto own = orders_.find(version_); own != orders_.end()) {
+    std::ranges::move(own->second, std::back_inserter(job->begin));
+    orders_.erase(own);
+    unfinished_ += job->begin.size();
+  }
+  if (unfinished_ == 0) return;
+  job_ = std::move(job);
+  submit(job_->take ? "take" : "generate");
+}
+
+void GenerationReplica::submit(std::string_view label) {
+  const std::string name = "section '" + spec_.graph->node(spec_.section).name + "'";
+  const TracedWork traced = trace_.work(label, TraceCategory::forward, version_);
+  auto work = [self = caf::actor_cast<caf::actor>(this), name, traced, job = job_, model = model_, options = options_,
+               section = spec_.section, replica = spec_.replica] {
+    const FaultPlace place(name.c_str());
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      Model& here = *model;
+      if (job->take) {
+        take_weights(*here.section, *job->take, here.generation.precision());
+        here.generation.reserve(options.slots, options.positions);
+        here.completions.emplace(here.generation, options.limits, options.sampling);
+        here.orders.clear();
+      }
+      for (PromptOrder& order : job->begin) {
+        here.orders.push_back(std::move(order));
+        const PromptOrder& kept = here.orders.back();
+        here.open.push_back(here.completions->all().size());
+        here.completions->add({.tokens = kept.tokens, .seed = kept.seed, .max_tokens = kept.most_tokens});
+      }
+      here.completions->advance();
+      std::erase_if(here.open, [&](std::size_t at) {
+        const Completion& completion = here.completions->all()[at];
+        if (!completion.finish) return false;
+        const PromptOrder& order = here.orders[at];
+        SampleMade made{section,
+                        replica,
+                        order.step,
+                        order.number,
+                        completion.tokens,
+                        completion.log_probabilities,
+                        completion.finish == FinishReason::stop};
+        if (made.stopped) made.tokens.push_back(completion.stop_token);
+        job->made.push_back(std::move(made));
+        return true;
+      });
+      traced.finished(begin);
+      send_from_outside(self, WorkDone{});
+    } catch (const std::exception& problem) {
+      send_from_outside(self, Failure{problem.what()});
+    }
+  };
+  spec_.ranks[0].device->submit(Priority::background, std::move(work));
+}
+
+void GenerationReplica::job_done() {
+  const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
+  unfinished_ -= job->made.size();
+  for (SampleMade& made : job->made) send_to(this, source_, std::move(made));
+  pump();
+}
+
+WaitingFor GenerationReplica::status() const {
+  WaitingFor waiting;
+  waiting.section = spec_.section;
+  waiting.replica = spec_.replica;
+  waiting.events = events_;
+  waiting.step = version_;
+  waiting.peer = spec_.section;
+  if (job_ != nullptr) {
+    waiting.doing = "generate";
+    return waiting;
+  }
+  waiting.kind = orders_.empty() ? WaitKind::prompts : WaitKind::version;
+  if (!orders_.empty()) waiting.step = orders_.begin()->first;
+  for (const GraphRegister& each : spec_.graph->registers()) {
+    if (each.to == spec_.section) waiting.peer = each.from;
+  }
+  return waiting;
+}
+
+}  // namespace maestro

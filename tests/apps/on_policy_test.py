@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs whose student makes its samples: resumed, as a graph, and refused."""
+
+import unittest
+
+from maestro_program import SystemTest, distillation, options_of
+
+GENERATOR = {"max_tokens": 12, "prompt_tokens": 8}
+
+
+class OnPolicy(SystemTest):
+    def job(self, generator=None, **train):
+        job = {**distillation(**{"steps": 6, **train}), "generator": {**GENERATOR, **(generator or {})}}
+        del job["plain"]
+        return job
+
+    def test_a_resumed_run_has_the_losses_of_the_undisturbed_run(self):
+        whole = self.train(self.job(out="whole")).curve()
+        self.assertEqual([step for section, step in whole if section == "student"], [1, 2, 3, 4, 5, 6])
+        self.train(self.job(steps=3, schedule_steps=6, out="part"))
+        rest = self.train(self.job({"slots": 1}, out="part"), "--resume", "part").curve()
+        self.assertEqual(rest, {at: loss for at, loss in whole.items() if at[1] > 3})
+
+    def test_edges_of_a_graph_name_the_weights(self):
+        job = self.job(out="graph")
+        app = self.train(self.job(out="app")).curve()
+        job.update(app="graph", edges=["corpus.tokens -> teacher.tokens", "corpus.tokens -> student.tokens",
+                                       "corpus.targets -> student.targets", "teacher.hidden -> student.teacher_hidden",
+                                       "student.weights -> generator.weights"])
+        for section, kind in (("teacher", "decoder_trunk"), ("student", "distilled_decoder"),
+                              ("generator", "generator")):
+            job[section]["type"] = kind
+        job["teacher"]["trained"] = False
+        self.assertEqual(self.train(job).curve(), app)
+        job["edges"][-1] = "teacher.weights -> generator.weights"
+        self.refuse("a generator takes the weights of a trained section, and 'teacher' is not trained", job)
+        job["edges"][-1] = "student.weights -> generator.tokens"
+        self.refuse("write student.weights -> generator.weights", job)
+        job["edges"][-1] = "student.weight -> generator.weights"
+        self.refuse("write student.weights -> generator.weights", job)
+
+    def refuse(self, wanted, job, *options):
+        self.assert_refused(wanted, "check", self.write_job(job), *options)
+
+    def test_what_a_generator_does_not_support_is_refused_by_name(self):
+        cases = [
+            ("generator.prompt_tokens: is not given, and every token of a sample is learned",
+             {"generator.prompt_tokens": 0}),
+            ("generator.prompt_tokens: is 40, but samples have at most 32 positions", {"generator.prompt_tokens": 40}),
+            ("generator.weights: is given by the edge student.weights -> generator.weights",
+             {"generator.weights": "random"}),
+            ("student.pipeline: does not work with [generator]", {"student.pipeline": 2}),
+            ("student.tensor: does not work with [generator]", {"student.tensor": 2}),
+            ("makes samples in a run of a single process", {}),
+            ("generator.max_token: unknown key; did you mean 'max_tokens'?", {"generator.max_token": 3}),
+            ("generator.on_policy", {"generator.on_policy": 1.5}),
+            ("generator.stop: \"ab\" is 2 tokens", {"generator.stop": ["ab"]}),
+        ]
+        for wanted, settings in cases:
+            with self.subTest(wanted):
+                options = ["--processes", "2"] if "single process" in wanted else []
+                self.refuse(wanted, self.job(), *options, *options_of(settings))
+
+    def test_the_command_adds_a_generator(self):
+        small = ["--teacher-set", "train.steps=3", "--set", "train.steps=3", "--out", "runs", "--on-policy",
+                 "--max-tokens", "6"]
+        finished = self.call("distill", "--data", "corpus.txt", *small)
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertIn("generator replica 0", finished.out)
+        job = (self.folder / "runs" / "distill" / "job.toml").read_text()
+        for line in ("on_policy = 0.5", "max_tokens = 6", "prompt_tokens = 32", 'divergence = "reverse_kl"'):
+            self.assertIn(line, job)
+
+
+if __name__ == "__main__":
+    unittest.main()
