@@ -75,28 +75,26 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
     throw JobError(where + " was prepared without images, so max_bad_samples is without effect; remove it");
   }
   std::uint64_t images = 0;
-  train_ = open_side(index_.train, images);
-  validation_ = open_side(index_.validation, images);
-  for (Side* side : {&train_, &validation_}) {
+  train_ = PreparedSplit(folder_, index_, index_.train, images);
+  validation_ = PreparedSplit(folder_, index_, index_.validation, images);
+  for (PreparedSplit* side : {&train_, &validation_}) {
     if (stream_) {
-      lay_stream(*side);
+      longest_ = std::max(longest_, side->lay_stream(config_.sequence, shortest_sample));
     } else {
-      for (std::size_t at = 0; at < side->shards.size(); ++at) {
-        add_documents(*side, side->shards[at], side->first[at]);
-      }
-      side->samples = side->begins.size();
+      for (std::size_t at = 0; at < side->shards(); ++at) add_documents(*side, side->shard(at), side->first(at));
     }
   }
   give_back(most_mapped);
-  if (train_.samples > 0) return;
+  if (train_.samples() > 0) return;
   throw JobError(where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
                  std::to_string(config.sequence) + " tokens with a target" +
                  (left_out_ + unfit_ > 0
                       ? "; " + std::to_string(left_out_ + unfit_) + " are left out, a larger sequence may keep them"
                       : "") +
-                 (validation_.samples > 0 ? "; validation has all samples (" + std::to_string(validation_.samples) +
-                                                "): prepare more documents, or prepare with another validation_fraction"
-                                          : ""));
+                 (validation_.samples() > 0
+                      ? "; validation has all samples (" + std::to_string(validation_.samples()) +
+                            "): prepare more documents, or prepare with another validation_fraction"
+                      : ""));
 }
 
 void PreparedCorpus::open_images() {
@@ -112,35 +110,7 @@ void PreparedCorpus::open_images() {
   check_processor(*index_.images, *tokenizer_, config_, where);
 }
 
-PreparedCorpus::Side PreparedCorpus::open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const {
-  Side side;
-  side.first.push_back(0);
-  for (const PreparedShard& shard : shards) {
-    side.shards.push_back(PreparedShardFile::open(folder_, shard, index_.conversations).value_or_throw());
-    side.first.push_back(side.first.back() + shard.tokens);
-    const ImageTable& table = side.shards.back().images();
-    const auto containers = index_.images ? std::ssize(index_.images->containers) : 0;
-    for (std::uint64_t image = 0; image < table.images(); ++image) {
-      if (table.place(image).container < containers) continue;
-      throw JobError(
-          printable((folder_ / shard.file).string()) + ": an image lacks its container; prepare the data again",
-          ErrorCode::corrupt);
-    }
-    side.first_image.push_back(images);
-    images += table.images();
-  }
-  return side;
-}
-
-void PreparedCorpus::lay_stream(Side& side) {
-  side.positions = static_cast<std::int64_t>(side.first.back()) - 1;  // the last token is a target only
-  if (side.positions % config_.sequence < shortest_sample) side.positions -= side.positions % config_.sequence;
-  side.positions = std::max<std::int64_t>(side.positions, 0);
-  side.samples = static_cast<std::uint64_t>((side.positions + config_.sequence - 1) / config_.sequence);
-  longest_ = std::max(longest_, std::min(config_.sequence, side.positions));
-}
-
-void PreparedCorpus::add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first) {
+void PreparedCorpus::add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first) {
   for (std::uint64_t document = 0; document < shard.documents(); ++document) {
     if (shard.begin(document + 1) < shard.begin(document)) {
       throw JobError(printable(folder_.string()) + ": the offsets of a shard fall; prepare the data again",
@@ -154,7 +124,7 @@ void PreparedCorpus::add_documents(Side& side, const PreparedShardFile& shard, s
   }
 }
 
-void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard, std::uint64_t document,
+void PreparedCorpus::add_conversation(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document,
                                       std::uint64_t first) {
   const std::int64_t begin = shard.begin(document);
   const std::int64_t positions = shard.begin(document + 1) - begin - 1;
@@ -181,18 +151,16 @@ void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard
     ++left_out_;
     return;
   }
-  side.begins.push_back(first + static_cast<std::uint64_t>(begin));
-  side.lengths.push_back(static_cast<std::uint32_t>(length));
+  side.add({first + static_cast<std::uint64_t>(begin), length});
   longest_ = std::max(longest_, length);
   const Split split = &side == &train_ ? Split::train : Split::validation;
-  side.samples = side.begins.size();
-  const SamplePictures pictures = this->pictures(split, SampleId(side.samples - 1));
+  const SamplePictures pictures = this->pictures(split, SampleId(side.samples() - 1));
   most_rows_ = {std::max(most_rows_.images, pictures.images), std::max(most_rows_.patches, pictures.patches),
                 std::max(most_rows_.visual, pictures.visual)};
   more_visual_ |= pictures.visual > pictures.patches;
   if (pictures.images > 0) {
     ++with_images_;
-    for (const NumberedImage& image : images_of(split, SampleId(side.samples - 1))) {
+    for (const NumberedImage& image : images_of(split, SampleId(side.samples() - 1))) {
       grids_.add(images_->tile_grid(image.image).value_or_throw());
     }
   }
@@ -200,29 +168,7 @@ void PreparedCorpus::add_conversation(Side& side, const PreparedShardFile& shard
 
 std::vector<NumberedImage> PreparedCorpus::images_of(Split split, SampleId sample) const {
   if (!images_) return {};
-  const Side& from = side(split);
-  const Window at = window(split, sample);
-  const std::size_t number = shard_of(from, at.begin);
-  const PreparedShardFile& shard = from.shards[number];
-  const ImageTable& table = shard.images();
-  const auto begin = static_cast<std::int64_t>(at.begin - from.first[number]);
-  const std::uint64_t document = shard.document_of(begin);
-  const std::uint64_t first = table.first(document), end = table.first(document + 1);
-  if (first == end) return {};
-  std::int64_t rows = INT64_MAX;  // of the images that the sample has
-  if (begin + at.length + 1 < shard.begin(document + 1)) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(at.length));
-    shard.read(begin, tokens);
-    rows = std::ranges::count(tokens, index_.images->image_token);
-  }
-  std::vector<NumberedImage> images;
-  for (std::uint64_t image = first; image < end; ++image) {
-    const PreparedImage each = table.image(image);
-    rows -= each.visual_rows;
-    if (rows < 0) break;
-    images.push_back({static_cast<ImageCache::Key>(from.first_image[number] + image), each, table.place(image)});
-  }
-  return images;
+  return side(split).images_of(sample, index_.images->image_token);
 }
 
 SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
@@ -235,16 +181,8 @@ SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
   return sum;
 }
 
-std::string PreparedCorpus::place_of(Split split, SampleId sample) const {
-  const Side& from = side(split);
-  const std::uint64_t begin = window(split, sample).begin;
-  const std::size_t shard = shard_of(from, begin);
-  const std::vector<PreparedShard>& shards = split == Split::train ? index_.train : index_.validation;
-  return (folder_ / shards[shard].file).string() + ", token " + std::to_string(begin - from.first[shard]);
-}
-
 Error PreparedCorpus::about(Split split, SampleId sample, const Error& error) const {
-  return {error.code, printable(place_of(split, sample)) + ": image " + error.message};
+  return {error.code, printable(side(split).place_of(sample)) + ": image " + error.message};
 }
 
 Status PreparedCorpus::prepare(Split split, SampleId sample) const {
@@ -286,7 +224,7 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   const auto first = std::ranges::find_if(targets, [](std::int32_t target) { return target != ignored_target; });
   const auto end = std::find(first, targets.end(), ignored_target);
   ConversationView out;
-  out.id = place_of(split, sample);
+  out.id = side(split).place_of(sample);
   out.prompt.assign(tokens.begin(), tokens.begin() + (first - targets.begin()) + 1);
   std::vector<std::int32_t> words = out.prompt;
   std::erase(words, image_token);
@@ -317,7 +255,7 @@ std::vector<std::int32_t> PreparedCorpus::ends() const {
   return end ? std::vector<std::int32_t>{*end} : std::vector<std::int32_t>();
 }
 
-void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document,
+void PreparedCorpus::add_document(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document,
                                   std::uint64_t first) {
   const std::int64_t begin = shard.begin(document);
   const std::int64_t positions = shard.begin(document + 1) - begin - 1;
@@ -340,8 +278,7 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
           std::ranges::find(shard.learned(begin + at + 1, length), 1) != shard.learned(begin + at + 1, length).end();
     }
     if (learns) {
-      side.begins.push_back(first + static_cast<std::uint64_t>(begin + at));
-      side.lengths.push_back(static_cast<std::uint32_t>(length));
+      side.add({first + static_cast<std::uint64_t>(begin + at), length});
       longest_ = std::max(longest_, length);
       added = true;
       split_ += at > 0 ? 1 : 0;
@@ -351,43 +288,29 @@ void PreparedCorpus::add_document(Side& side, const PreparedShardFile& shard, st
   if (!added) ++left_out_;
 }
 
-std::size_t PreparedCorpus::shard_of(const Side& side, std::uint64_t token) {
-  return static_cast<std::size_t>(std::ranges::upper_bound(side.first, token) - side.first.begin()) - 1;
-}
-
-PreparedCorpus::Window PreparedCorpus::window(Split split, SampleId sample) const {
-  const Side& from = side(split);
-  if (sample.value() >= from.samples) {
-    throw std::out_of_range("sample " + std::to_string(sample.value()) + " of " + std::to_string(from.samples));
-  }
-  if (!stream_) return {from.begins[sample.value()], from.lengths[sample.value()]};
-  const std::int64_t begin = static_cast<std::int64_t>(sample.value()) * config_.sequence;
-  return {static_cast<std::uint64_t>(begin), std::min(config_.sequence, from.positions - begin)};
-}
-
 std::int64_t PreparedCorpus::length(Split split, SampleId sample) const {
-  return window(split, sample).length;
+  return side(split).window(sample).length;
 }
 
 std::string PreparedCorpus::origin(SampleId sample) const {
-  return place_of(Split::train, sample);
+  return train_.place_of(sample);
 }
 
 std::int64_t PreparedCorpus::targets(Split split, SampleId sample) const {
-  const Window of = window(split, sample);
+  const PreparedSplit::Window of = side(split).window(sample);
   if (!index_.conversations) return of.length;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(of.length));
   std::vector<std::uint8_t> learned(tokens.size());
-  read_tokens(side(split), of.begin + 1, tokens, learned);
+  side(split).read(of.begin + 1, tokens, learned);
   return std::ranges::count(learned, 1);
 }
 
 void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                                 std::span<std::int32_t> targets) const {
-  const std::uint64_t begin = window(split, sample).begin;
+  const std::uint64_t begin = side(split).window(sample).begin;
   std::vector<std::uint8_t> learned(index_.conversations ? targets.size() : 0);
-  read_tokens(side(split), begin, tokens.first(1), {});
-  read_tokens(side(split), begin + 1, targets, learned);
+  side(split).read(begin, tokens.first(1), {});
+  side(split).read(begin + 1, targets, learned);
   std::ranges::copy(targets.first(targets.size() - 1), tokens.begin() + 1);
   for (std::size_t at = 0; at < learned.size(); ++at) {
     if (learned[at] == 0) targets[at] = ignored_target;
@@ -396,31 +319,11 @@ void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int
   give_back(targets.size() * sizeof(std::int32_t));
 }
 
-void PreparedCorpus::read_tokens(const Side& side, std::uint64_t begin, std::span<std::int32_t> tokens,
-                                 std::span<std::uint8_t> learned) const {
-  std::size_t shard = shard_of(side, begin);
-  for (std::size_t done = 0; done < tokens.size(); ++shard) {
-    const auto offset = static_cast<std::int64_t>(begin + done - side.first[shard]);
-    const auto count = std::min(tokens.size() - done, static_cast<std::size_t>(side.shards[shard].tokens() - offset));
-    side.shards[shard].read(offset, tokens.subspan(done, count));
-    if (!learned.empty()) {
-      std::ranges::copy(side.shards[shard].learned(offset, static_cast<std::int64_t>(count)),
-                        learned.begin() + static_cast<std::ptrdiff_t>(done));
-    }
-    done += count;
-  }
-  const auto [least, most] = std::ranges::minmax(tokens);
-  if (least >= 0 && most < index_.vocabulary) return;
-  throw std::runtime_error(printable(folder_.string()) + " has a token outside of its vocabulary of " +
-                           std::to_string(index_.vocabulary) + ": a shard is damaged, prepare the data again");
-}
-
 void PreparedCorpus::give_back(std::size_t bytes) const {
   if (read_.fetch_add(bytes) + bytes < most_mapped) return;
   read_ = 0;
-  for (const Side* side : {&train_, &validation_}) {
-    for (const PreparedShardFile& shard : side->shards) shard.release();
-  }
+  train_.release();
+  validation_.release();
 }
 
 DataFingerprint PreparedCorpus::fingerprint() const {

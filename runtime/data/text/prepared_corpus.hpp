@@ -18,6 +18,7 @@
 
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/image/prepared_image_reader.hpp"
+#include "runtime/data/text/prepared_split.hpp"
 #include "runtime/dataset/prepared_data.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
@@ -33,7 +34,7 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   /// images with long = "split", and for another processor than the data's.
   PreparedCorpus(std::filesystem::path folder, const DataConfig& config);
 
-  [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples; }
+  [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples(); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
   [[nodiscard]] std::int64_t max_length() const override { return longest_; }
   [[nodiscard]] std::string origin(SampleId sample) const override;
@@ -76,39 +77,17 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   [[nodiscard]] std::string own_tokenizer() const override;
 
  private:
-  /// Inputs are the split's tokens [begin, begin + length), targets the tokens [begin + 1, begin + 1 + length).
-  struct Window {
-    std::uint64_t begin = 0;
-    std::int64_t length = 0;
-  };
-  struct Side {
-    std::vector<PreparedShardFile> shards;
-    std::vector<std::uint64_t> first;        ///< first token of each shard in the split, then the number of tokens
-    std::vector<std::uint64_t> first_image;  ///< each shard's first image, counted through both splits
-    std::uint64_t samples = 0;
-    std::vector<std::uint64_t> begins;  ///< first token of each sample; empty with packing = "stream"
-    std::vector<std::uint32_t> lengths;
-    std::int64_t positions = 0;  ///< positions of all samples, with packing = "stream"
-  };
-
-  [[nodiscard]] const Side& side(Split split) const { return split == Split::train ? train_ : validation_; }
+  [[nodiscard]] const PreparedSplit& side(Split split) const { return split == Split::train ? train_ : validation_; }
   void open_images();
-  [[nodiscard]] Side open_side(const std::vector<PreparedShard>& shards, std::uint64_t& images) const;
-  void add_documents(Side& side, const PreparedShardFile& shard, std::uint64_t first);
-  void add_document(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
-  void add_conversation(Side& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
-  void lay_stream(Side& side);
+  void add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first);
+  void add_document(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
+  void add_conversation(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document,
+                        std::uint64_t first);
   /// Returns the images of a sample.
   [[nodiscard]] std::vector<NumberedImage> images_of(Split split, SampleId sample) const;
   [[nodiscard]] Error about(Split split, SampleId sample, const Error& error) const;
-  [[nodiscard]] std::string place_of(Split split, SampleId sample) const;
-  [[nodiscard]] static std::size_t shard_of(const Side& side, std::uint64_t token);
-  [[nodiscard]] Window window(Split split, SampleId sample) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
-  /// Copies tokens of the split; `learned` is empty or as long as `tokens`.
-  void read_tokens(const Side& side, std::uint64_t begin, std::span<std::int32_t> tokens,
-                   std::span<std::uint8_t> learned) const;
   void give_back(std::size_t bytes) const;
 
   std::filesystem::path folder_;
@@ -116,8 +95,8 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   PreparedIndex index_;
   bool stream_ = false;
   LongDocuments long_documents_ = LongDocuments::cut;
-  Side train_;
-  Side validation_;
+  PreparedSplit train_;
+  PreparedSplit validation_;
   std::int64_t longest_ = 0;
   std::uint64_t cut_ = 0;
   std::uint64_t cut_answers_ = 0;  // cuts inside an answer: the tokens on both sides are learned
