@@ -209,8 +209,9 @@ OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatc
   SampleShape sum;
   double flops = 0;
   double bytes = 0;
-  for (const SampleRef& sample : batch.samples) {
-    const Cost cost = probed_.described->cost({sample.tokens, sample.patches, sample.visual, sample.images});
+  for (const SampleRef& each : batch.samples) {
+    const SampleShape sample = shape_of(each, node().reading);
+    const Cost cost = probed_.described->cost(sample);
     flops += direction == "backward" ? 2 * cost.flops + cost.recomputed : cost.flops;
     bytes += (keeps ? cost.bytes : 0) + cost.working;
     sum.tokens += sample.tokens;

@@ -15,6 +15,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
+#include "sections/corpus_section.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/foreign_tokens.hpp"
@@ -118,6 +119,9 @@ SectionFactory vision_language_decoder(const SectionTable& section) {
 
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = read_student(section.table, section.root, section.data);
+  for (TeacherModel& teacher : options.teachers) {
+    if (section.corpus != nullptr) teacher.reading = CorpusSection::reading_of(*section.corpus, teacher.section);
+  }
   match_tokens(section.table, options.decoder, section.data);
   return factory<DistilledDecoder>(std::move(options), with_visual(section));
 }

@@ -31,6 +31,7 @@
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/parameters.hpp"
 #include "runtime/ops/tape.hpp"
+#include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
 
@@ -55,6 +56,8 @@ class Inputs {
   /// Returns the same in host memory, for sections whose work depends on tokens or places.
   [[nodiscard]] Tensor host(std::string_view port) const;
   [[nodiscard]] bool has(std::string_view port) const;
+  /// Sets the layout of a further axis.
+  void set_layout(Axis axis, const SequenceLayout& layout) { layouts_[static_cast<std::size_t>(axis)] = layout; }
   /// Returns whether each sample has rows at the port: none at a port without a value, all unless the port is chosen.
   [[nodiscard]] std::vector<bool> taken(std::string_view port) const;
   /// Returns the samples of the micro-batch, in row order; of the training or the validation split by pass().
@@ -153,10 +156,18 @@ struct SampleShape {
   std::int64_t patches = 0;
   std::int64_t visual = 0;  ///< rows that the decoder receives
   std::int64_t images = 0;  ///< tiles, which the encoder sees separately
+  /// Positions with a target; 0 unless another model reads other tokens.
+  std::int64_t answers = 0;
   [[nodiscard]] std::int64_t rows(Axis axis) const {
+    if (axis == Axis::answers) return answers;
     return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
   }
 };
+/// Returns a sample's shape for a section with this reading.
+[[nodiscard]] inline SampleShape shape_of(const SampleRef& sample, Reading reading) {
+  const SampleRef read = sample.read_as(reading);
+  return {read.tokens, read.patches, read.visual, read.images, read.answers};
+}
 
 /// A sample's FLOPs by layer, and the additional work of the first and the last stage: for partitioning into stages.
 struct LayerCosts {
@@ -299,6 +310,7 @@ struct SectionContext {
   const OperatorTable* ops = nullptr;
   /// Meta section: the section itself will work on a CUDA device, whose limits are checked without a device.
   bool for_cuda = false;
+  Reading reading = Reading::own;  ///< inputs count axes and samples as this reading does
   ParallelContext parallel;
   Stage stage;
   std::int64_t replica = 0;  ///< ports and initial values do not depend on it (SE-2, SE-3)

@@ -2,6 +2,7 @@
 #include "sections/section_runner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -118,20 +119,16 @@ struct SectionRunner::MicroBatch {
     return std::size_t{ops.memory().host() ? 32U : 256U} << 20;
   }
   Arena arena;
-  Tape recording;  // trained passes
-  Tape passing;    // forward-only passes
-  RowLayout tokens;
-  RowLayout patches;
-  RowLayout visual;
+  Tape recording;                               // trained passes
+  Tape passing;                                 // forward-only passes
+  std::array<RowLayout, all_axes.size()> rows;  // by axis
   std::vector<SampleId> samples;
   std::vector<std::pair<std::string, Var>> inputs;
   std::vector<std::pair<std::string, Var>> outputs;
   void retire() {
     inputs.clear();
     outputs.clear();
-    tokens.retire();
-    patches.retire();
-    visual.retire();
+    for (RowLayout& each : rows) each.retire();
     recording.clear();
     passing.clear();
   }
@@ -221,12 +218,13 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
   const bool keep = (context_.trained || context_.passes_gradient) && plan.pass == Pass::train;
   Tape& tape = keep ? batch->recording : batch->passing;
   const OperatorTable& ops = tape.ops();
-  const SequenceLayout tokens = batch->tokens.fill(plan, Axis::tokens, tape);
-  const SequenceLayout patches = batch->patches.fill(plan, Axis::patches, tape);
-  const SequenceLayout visual = batch->visual.fill(plan, Axis::visual, tape);
   Outputs results;
   {
-    Inputs given(plan.pass, batch->samples, tokens, plan.loss_scale, patches, visual);
+    Inputs given(plan.pass, batch->samples, {}, plan.loss_scale);
+    for (const Axis axis : all_axes) {
+      RowLayout& rows = batch->rows[static_cast<std::size_t>(axis)];
+      given.set_layout(axis, rows.fill(plan, axis_in(context_.reading, axis), tape));
+    }
     for (const PortTensor& input : inputs) {
       Var var = input_of(tape, input, input.differentiable && keep);
       if (keep) batch->inputs.emplace_back(input.port, var);

@@ -12,6 +12,23 @@ namespace {
 
 constexpr std::size_t most_threads = 16;
 
+/// Prepares a sample for all models that read it.
+Status prepare(const Corpus& corpus, Split split, SampleId sample) {
+  const Status own = corpus.prepare(split, sample);
+  return own && corpus.other() != nullptr ? corpus.other()->prepare(split, sample) : own;
+}
+
+/// Sets a sample's numbers of rows as another model reads it.
+void count(const Corpus& other, Split split, SampleRef& sample) {
+  const SamplePictures pictures = other.pictures(split, sample.id);
+  sample.other_patches = pictures.patches;
+  sample.other_images = pictures.images;
+  if (!other.rewrites_tokens()) return;
+  sample.other_visual = pictures.visual;
+  sample.other_tokens = other.length(split, sample.id);
+  sample.answers = other.targets(split, sample.id);
+}
+
 }  // namespace
 
 std::uint64_t validation_size(const Corpus& corpus, std::int64_t limit) {
@@ -30,12 +47,12 @@ BatchDrawer::BatchDrawer(std::shared_ptr<const Corpus> corpus, Sampler sampler, 
 
 void BatchDrawer::add(BatchMetadata& batch, Split split, const std::vector<SampleId>& ids) const {
   if (threads_ == 1) {
-    for (const SampleId id : ids) add(batch, split, id, corpus_->prepare(split, id));
+    for (const SampleId id : ids) add(batch, split, id, prepare(*corpus_, split, id));
     return;
   }
   std::size_t next = 0;
   OrderedWorkers<SampleId, Status> workers(
-      threads_, [&](SampleId id) { return corpus_->prepare(split, id); },
+      threads_, [&](SampleId id) { return prepare(*corpus_, split, id); },
       [&](const Status& ready) { add(batch, split, ids[next++], ready); });
   for (const SampleId id : ids) workers.add(id);
   workers.finish();
@@ -62,6 +79,7 @@ void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id, const Stat
   }
   SampleRef sample{id, positions, pictures.patches, pictures.visual, pictures.images};
   sample.source = corpus_->source(split, id);
+  if (const Corpus* const other = corpus_->other()) count(*other, split, sample);
   batch.samples.push_back(sample);
   batch.target_tokens += corpus_->targets(split, id);
 }

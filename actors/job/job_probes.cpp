@@ -2,6 +2,7 @@
 #include "actors/job/job_probes.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "actors/job/data_source.hpp"
@@ -19,19 +20,22 @@ constexpr std::size_t most_bytes = 64 << 20;  // in a PortValues
 /// Reads the value of a port of the corpus, as its section does.
 void read_port(const ResolvedJob& plan, const std::string& port, const MicroBatchPlan& batch, const Tensor& value) {
   std::vector<SampleId> samples;
-  std::vector<std::int32_t> offsets{0}, patch_offsets{0}, visual_offsets{0};
-  for (const SampleRef& sample : batch.samples) {
-    samples.push_back(sample.id);
-    offsets.push_back(offsets.back() + static_cast<std::int32_t>(sample.tokens));
-    patch_offsets.push_back(patch_offsets.back() + static_cast<std::int32_t>(sample.patches));
-    visual_offsets.push_back(visual_offsets.back() + static_cast<std::int32_t>(sample.visual));
+  for (const SampleRef& sample : batch.samples) samples.push_back(sample.id);
+  Inputs inputs(batch.pass, samples, {}, 1);
+  std::array<std::vector<std::int32_t>, all_axes.size()> offsets;
+  for (const Axis axis : all_axes) {
+    std::vector<std::int32_t>& rows = offsets[static_cast<std::size_t>(axis)];
+    rows.push_back(0);
+    for (const SampleRef& sample : batch.samples) {
+      rows.push_back(rows.back() + static_cast<std::int32_t>(sample.rows(axis)));
+    }
+    inputs.set_layout(axis, {rows, {}, {}});
   }
   Arena arena;
   Tape tape(*plan.meta_ops, arena, DType::f32, false);
   CorpusSection source(plan.corpus);
   Outputs outputs;
-  const SequenceLayout patches{patch_offsets, {}, {}}, visual{visual_offsets, {}, {}};
-  source.forward(tape, Inputs(batch.pass, samples, {offsets, {}, {}}, 1, patches, visual), outputs);
+  source.forward(tape, inputs, outputs);
   if (const Var* const read = outputs.find(port)) std::memcpy(value.raw(), read->value().raw(), value.bytes());
 }
 

@@ -46,8 +46,7 @@ class ReplicaDemands {
     demand.on_cuda = place_->devices[rank.value()].is_cuda();
     demand.precision = config_->precision;
     demand.moments = config_->optimizer.moments;
-    const Cost largest = plan_->meta_sections[place_->section.value()]->cost(
-        {plan_->largest.tokens, plan_->largest.patches, plan_->largest.visual, plan_->largest.images});
+    const Cost largest = plan_->meta_sections[place_->section.value()]->cost(shape_of(plan_->largest, node_->reading));
     demand.sample_bytes = largest.bytes / static_cast<double>(node_->layout.ranks());
     demand.working_bytes = largest.working / static_cast<double>(node_->layout.ranks());
     const double measured =
@@ -239,7 +238,7 @@ MemoryEstimate estimate_memory(const ResolvedJob& plan) {
       process += rank.use.sum();
       if (rank.demand.on_cuda) {
         if (on_gpus.insert(place.process).second) process += cuda_process_bytes;
-        if (plan.graph.node(place.section).axis() == Axis::patches && rank.demand.precision == DType::bf16) {
+        if (counts_patches(plan.graph.node(place.section).axis()) && rank.demand.precision == DType::bf16) {
           std::int64_t& numbers = numbers_of_pictures[place.process];
           numbers = std::max(numbers, std::min(most_picture_plans, rank.demand.micro_batch));
         }

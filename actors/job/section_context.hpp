@@ -22,6 +22,7 @@ namespace maestro {
   context.moments = planned.config.optimizer.moments;
   context.lora = planned.config.lora;
   context.stage = planned.stage;
+  context.reading = node.reading;
   return context;
 }
 

@@ -10,7 +10,8 @@
 namespace maestro {
 
 MAESTRO_INSPECT(Channel, x.edge, x.direction)
-MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.visual, x.images, x.index_in_step, x.source, x.prompt)
+MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.visual, x.images, x.index_in_step, x.source, x.answers,
+                x.other_tokens, x.other_patches, x.other_visual, x.other_images, x.prompt)
 MAESTRO_INSPECT(PieceOut, x.channel, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows, x.source_rank,
                 x.target_rank)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)

@@ -59,6 +59,13 @@ class SectionBuilder {
     defaults_.optimizer = optimizer;
     return *this;
   }
+  /// States that the section reads samples as `reader` does, whose model for images is in `folder`. If the model's
+  /// image processor is not the data's, source ports give its images.
+  SectionBuilder& reads_as(std::string reader, std::string folder) {
+    reader_ = std::move(reader);
+    folder_ = std::move(folder);
+    return *this;
+  }
   [[nodiscard]] PortRef port(std::string name) const { return {name_, std::move(name)}; }
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -71,6 +78,8 @@ class SectionBuilder {
   SectionFactory factory_;
   Role role_ = Role::trained;  // default; the job may freeze the section
   SectionConfig defaults_;
+  std::string reader_;  // empty: reads the data as they are
+  std::string folder_;
 };
 
 /// An edge of an app while it is composed.

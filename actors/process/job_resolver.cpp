@@ -83,6 +83,18 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
+/// Returns whether a section reads samples with images.
+bool reads_images(const Corpus& corpus, const GraphNode& node) {
+  if (node.sources.all()) return corpus.max_visual() > 0;
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t sample = 0; sample < corpus.samples(split); ++sample) {
+      const SampleId id(sample);
+      if (node.sources.has(corpus.source(split, id)) && corpus.pictures(split, id).visual > 0) return true;
+    }
+  }
+  return false;
+}
+
 /// Throws JobError for a section that would miss rows for the image tokens of its samples.
 void check_visual(const ResolvedJob& plan) {
   if (plan.corpus->max_visual() == 0) return;
@@ -90,11 +102,11 @@ void check_visual(const ResolvedJob& plan) {
     const GraphNode& node = plan.graph.nodes()[index];
     for (const Port& port : node.ports.inputs) {
       const bool of_images = port.name == "visual" || port.name.starts_with("visual_");
-      if (!of_images || port.axis != Axis::visual) continue;
+      if (!of_images || !counts_visual(port.axis)) continue;
       const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
         return edge.to == SectionId(index) && edge.to_port == port.name;
       });
-      if (connected) continue;
+      if (connected || !reads_images(*plan.corpus, node)) continue;
       throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
                      "rows: connect a projector's output " + port.name +
                      " (in an app of this program: add a table for the projector, and one for the vision encoder)");
@@ -140,6 +152,9 @@ class JobResolver {
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
   [[nodiscard]] std::optional<std::string> tokenizer_of_weights() const;
+  /// Returns the description of the data for a section's reading.
+  [[nodiscard]] DataShape shape_in(Reading reading, const DataShape& own) const;
+  [[nodiscard]] std::vector<std::string> reading_notes() const;
   [[nodiscard]] std::map<std::string, Role> roles_by_section() const;
   void resolve_section(const SectionBuilder& builder, const DataShape& data, Role role);
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
@@ -148,6 +163,8 @@ class JobResolver {
   /// Calls `work`; its errors begin with the place of a top-level key, unless `key` is empty.
   void at_key(const std::string& key, const std::function<void()>& work) const;
   [[nodiscard]] bool has_port(const PortRef& of, bool input) const;
+  /// Returns the output for the reading of the section with the input `to`.
+  [[nodiscard]] PortRef output_of(const PortRef& from, const PortRef& to) const;
   void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
@@ -203,6 +220,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   GraphNode node;
   node.name = builder.name_;
   node.role = role;
+  node.reading = CorpusSection::reading_of(*plan_.corpus, builder.reader_);
   if (role == Role::source) {
     planned.config.name = builder.name_;
     planned.factory = [corpus = plan_.corpus, made = plan_.samples](const SectionContext&) {
@@ -220,7 +238,9 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   planned.factory = builder.factory_;
   if (!planned.factory) {
     const std::string type = read_type(settings, builder.type_);
-    SectionTable described{builder.name_, settings, composed_.document.root(), data, plan_.corpus};
+    const Corpus* const corpus = node.reading == Reading::own ? plan_.corpus.get() : plan_.corpus->other();
+    SectionTable described{builder.name_, settings, composed_.document.root(), shape_in(node.reading, data),
+                           std::shared_ptr<const Corpus>(plan_.corpus, corpus)};
     if (role == Role::generator) described.weights_of = weights_of(builder.name_);
     if (!described.weights_of.empty() && !settings.has("precision")) {
       planned.config.precision = read_section(table(described.weights_of), described.weights_of).precision;
@@ -258,6 +278,9 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
   node.ports = meta_section->ports();
+  for (auto* const ports : {&node.ports.inputs, &node.ports.outputs}) {
+    for (Port& port : *ports) port.axis = axis_in(node.reading, port.axis);
+  }
   plan_.held.push_back(held_elements(*meta_section));
   plan_.below.push_back(held_below_adapters(*meta_section));
   const std::string type = vision_language_type(planned.config.weights);
@@ -274,8 +297,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
 void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given) {
   const SectionConfig& config = section.config;
   const std::unique_ptr<Section> whole = section.factory(meta_context(section, node));
-  const LayerCosts costs =
-      whole->layer_costs({plan_.largest.tokens, plan_.largest.patches, plan_.largest.visual, plan_.largest.images});
+  const LayerCosts costs = whole->layer_costs(shape_of(plan_.largest, node.reading));
   const auto layers = static_cast<std::int64_t>(costs.layers.size());
   if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
     throw JobError(config.name + ".pipeline = " + std::to_string(config.pipeline) + ": " +
@@ -328,6 +350,13 @@ bool JobResolver::has_port(const PortRef& of, bool input) const {
   return std::ranges::count(input ? ports.inputs : ports.outputs, of.port, &Port::name) > 0;
 }
 
+PortRef JobResolver::output_of(const PortRef& from, const PortRef& to) const {
+  const SectionId producer = stages_with_port(plan_.graph, from.section, from.port, false).front();
+  if (plan_.graph.node(producer).role != Role::source) return from;
+  const SectionId consumer = stages_with_port(plan_.graph, to.section, to.port, true).front();
+  return {from.section, CorpusSection::port_for(from.port, plan_.graph.node(consumer).reading)};
+}
+
 void JobResolver::connect(const PortRef& from, const PortRef& to) {
   const std::optional<SectionId> generator = plan_.graph.find(to.section);
   if (generator && plan_.graph.node(*generator).generates()) {
@@ -347,8 +376,10 @@ void JobResolver::connect(const PortRef& from, const PortRef& to) {
 
 void JobResolver::connect_all() {
   for (const ComposedEdge& edge : composed_.edges) {
-    if (edge.if_present && !(has_port(edge.from, false) && has_port(edge.to, true))) continue;
-    at_key(edge.key, [&] { connect(edge.from, edge.to); });
+    at_key(edge.key, [&] {
+      const PortRef from = output_of(edge.from, edge.to);
+      if (!edge.if_present || (has_port(from, false) && has_port(edge.to, true))) connect(from, edge.to);
+    });
   }
   for (const GraphNode& node : std::vector<GraphNode>(plan_.graph.nodes())) {
     if (node.stage + 1 >= node.stages) continue;
@@ -403,6 +434,35 @@ std::optional<std::string> JobResolver::tokenizer_of_weights() const {
   return std::nullopt;
 }
 
+DataShape JobResolver::shape_in(Reading reading, const DataShape& own) const {
+  if (reading == Reading::own) return own;
+  const Corpus& other = *plan_.corpus->other();
+  DataShape shape = own;
+  shape.sequence = other.max_length();
+  shape.vocabulary = other.vocabulary();
+  shape.tokenizer = other.own_tokenizer();
+  shape.patch_columns = other.patch_columns();
+  shape.marks = other.has_marks();
+  shape.pictures = other.picture_grids();
+  return shape;
+}
+
+std::vector<std::string> JobResolver::reading_notes() const {
+  std::map<std::string, std::string> notes;  // by reader
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (builder.folder_.empty() || plan_.corpus->patch_columns() == 0) continue;
+    const Reading reading = CorpusSection::reading_of(*plan_.corpus, builder.reader_);
+    notes[builder.reader_] = builder.reader_ + ": reads " +
+                             (reading == Reading::tokens ? "its own tokens for images, and images by "
+                                                         : "the data's tokens, and images by ") +
+                             (reading == Reading::own ? "the data's image processor"
+                                                      : "the image processor of " + printable(builder.folder_));
+  }
+  std::vector<std::string> lines;
+  for (auto& [reader, line] : notes) lines.push_back(std::move(line));
+  return lines;
+}
+
 DataShape JobResolver::read_tables() {
   plan_.options = composed_.options;
   plan_.notes = composed_.options.notes;
@@ -423,15 +483,28 @@ DataShape JobResolver::read_tables() {
   DataConfig data = composed_.corpus ? DataConfig() : read_data(table("data"));
   if (data.tokenizer.empty()) data.tokenizer = tokenizer_of_weights().value_or("bytes");
   data.work_folder = plan_.train.out + "/data";
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (!builder.folder_.empty()) data.readers.emplace(builder.reader_, builder.folder_);
+  }
   const auto note = [&](const std::string& line) { plan_.notes.push_back(line); };
   plan_.corpus = composed_.corpus ? composed_.corpus : composed_.opened;
   if (!plan_.corpus) plan_.corpus = open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
   check_sources(*plan_.corpus, table("data").table("mix"));
+  std::ranges::copy(reading_notes(), std::back_inserter(plan_.notes));
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   read_stages();
   if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), plan_.corpus->max_visual(), 1};
+  if (const Corpus* const other = plan_.corpus->other()) {
+    plan_.largest.other_patches = other->max_patches();
+    plan_.largest.other_visual = other->max_visual();
+    plan_.largest.other_images = 1;
+    if (other->rewrites_tokens()) {
+      plan_.largest.answers = plan_.largest.tokens;
+      plan_.largest.other_tokens = other->max_length();
+    }
+  }
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
   if (!composed_.corpus && !is_generated(data.kind)) plan_.tokenizer = data.tokenizer;
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);

@@ -11,6 +11,7 @@
 #include "runtime/model/hf_vision_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/distill/student_table.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -47,8 +48,8 @@ void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuild
 }
 
 /// Connects the visual rows of section `reader`: from PREFIXprojector, which reads PREFIXvision if the job has it, else
-/// vision. If `frozen`, these sections only run forward.
-void connect_images(App& app, const SectionBuilder& data, const SectionBuilder& reader, const std::string& prefix,
+/// vision. If `frozen`, these sections only run forward, and read images by the processor of their model.
+void connect_images(App& app, const SectionBuilder& data, SectionBuilder& reader, const std::string& prefix,
                     bool frozen, std::map<std::string, SectionBuilder*>& encoders) {
   const std::string name = prefix + "projector";
   if (!app.has(name)) return;
@@ -67,6 +68,10 @@ void connect_images(App& app, const SectionBuilder& data, const SectionBuilder& 
   }
   auto& projector = app.section(name, "projector");
   if (frozen) projector.forward_only();
+  if (frozen && !shared) {
+    const std::string folder = read_weights_folder(app.table(vision));
+    for (SectionBuilder* const section : {encoder, &projector, &reader}) section->reads_as(reader.name(), folder);
+  }
   app.connect(encoder->port("features"), projector.port("features"));
   for (const char* port : {"sources", "weights"}) app.connect_where_present(data.port(port), projector.port(port));
   app.connect(projector.port("visual"), reader.port("visual"));
@@ -99,7 +104,7 @@ void compose_split_language_model(App& app) {
 void compose_distillation(App& app) {
   auto& data = app.source("corpus");
   const std::vector<std::string> names = read_teacher_names(app.table("student"));
-  std::vector<const SectionBuilder*> teachers;
+  std::vector<SectionBuilder*> teachers;
   for (const std::string& name : names) {
     auto& teacher = app.section(name, "decoder_trunk").forward_only();
     if (!is_recorded(app.table(name))) teacher.replicas(replicas_here(app, name));
@@ -118,8 +123,7 @@ void compose_distillation(App& app) {
   }
   std::map<std::string, SectionBuilder*> encoders;
   connect_images(app, data, student, "", false, encoders);
-  for (const SectionBuilder* teacher : teachers)
-    connect_images(app, data, *teacher, teacher->name() + "_", true, encoders);
+  for (SectionBuilder* teacher : teachers) connect_images(app, data, *teacher, teacher->name() + "_", true, encoders);
   if (!app.has("plain")) return;
   auto& plain = app.section("plain", "decoder_lm");
   connect_images(app, data, plain, "plain_", false, encoders);

@@ -14,7 +14,8 @@ constexpr std::size_t most_kept = 64;  // passes that a DrySections keeps: each 
 /// Returns whether passes of two samples make equal calls.
 bool alike(const SampleRef& one, const SampleRef& other) {
   return one.tokens == other.tokens && one.patches == other.patches && one.visual == other.visual &&
-         one.source == other.source;
+         one.other_tokens == other.other_tokens && one.other_patches == other.other_patches &&
+         one.other_visual == other.other_visual && one.answers == other.answers && one.source == other.source;
 }
 
 /// Returns a pass's key. In a search that changes only layouts, passes with equal keys make equal calls. Runs of equal
@@ -28,6 +29,9 @@ std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
     while (end < batch.samples.size() && alike(batch.samples[end], sample)) ++end;
     key += " " + std::to_string(end - at) + "x" + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches) +
            "/" + std::to_string(sample.visual);
+    for (const Axis axis : {Axis::other_tokens, Axis::other_patches, Axis::other_visual, Axis::answers}) {
+      if (sample.rows(axis) > 0) key += "+" + std::string(name_of(axis)) + std::to_string(sample.rows(axis));
+    }
     if (sample.source > 0) key += "@" + std::to_string(sample.source);
     at = end;
   }

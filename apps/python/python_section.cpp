@@ -138,8 +138,8 @@ std::vector<Port> PythonSection::read_ports(const char* side) const {
     if (columns < 1) throw JobError(place + " has " + std::to_string(columns) + " columns; expected at least 1");
     if (differentiable && *known == DType::i32) throw JobError(place + " is i32 and cannot be differentiable");
     Port port{name, *known, columns, differentiable};
-    const auto unit = std::ranges::find(all_axes, axis, [](Axis each) { return name_of(each); });
-    if (unit == all_axes.end()) {
+    const auto unit = std::ranges::find(section_axes, axis, [](Axis each) { return name_of(each); });
+    if (unit == section_axes.end()) {
       throw JobError(place + " has the axis '" + axis + "'; expected tokens, patches or visual");
     }
     port.axis = *unit;

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/ids.hpp"
@@ -97,6 +99,18 @@ class Corpus {
   /// Ensures that the sample can be read (decodes its images ahead of time). Called before a sample is announced. The
   /// error names file and sample, and the caller then skips the sample.
   [[nodiscard]] virtual Status prepare(Split /*split*/, SampleId /*sample*/) const { return {}; }
+  /// Returns the same samples as another model of the job (DataConfig::readers) reads them, with images as its
+  /// processor cuts them; null: all models read this corpus.
+  [[nodiscard]] const Corpus* other() const { return other_.get(); }
+  /// Returns whether this corpus is another's other(), and the samples have tokens of their own.
+  [[nodiscard]] virtual bool rewrites_tokens() const { return false; }
+  /// Returns whether a section of DataConfig::readers reads other().
+  [[nodiscard]] bool reads_other(const std::string& reader) const { return readers_.contains(reader); }
+  /// Sets other(), and the sections that read it. Called before the corpus is shared.
+  void read_also(std::unique_ptr<const Corpus> other, std::set<std::string> readers) {
+    other_ = std::move(other);
+    readers_ = std::move(readers);
+  }
   /// Returns the number of invalid samples that were skipped at opening.
   [[nodiscard]] virtual std::uint64_t left_out() const { return 0; }
 
@@ -118,6 +132,9 @@ class Corpus {
   /// Fills spans of exactly length(split, sample) elements.
   virtual void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                           std::span<std::int32_t> targets) const = 0;
+
+  std::unique_ptr<const Corpus> other_;
+  std::set<std::string> readers_;
 };
 
 /// Returns the kind of the data at a path, by content: prepared data, conversations in rows, or text. A folder counts

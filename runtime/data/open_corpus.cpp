@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -17,9 +18,11 @@
 #include "runtime/data/text/prepared_corpus.hpp"
 #include "runtime/data/text/text_corpus.hpp"
 #include "runtime/data/text/text_files.hpp"
+#include "runtime/dataset/other_tokens.hpp"
 #include "runtime/dataset/prepare_once.hpp"
 #include "runtime/dataset/record_format.hpp"
 #include "runtime/dataset/row_files.hpp"
+#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 
@@ -34,10 +37,15 @@ std::int64_t Corpus::max_length() const {
 }
 
 DataFingerprint Corpus::fingerprint() const {
-  return {{"training samples", std::to_string(samples(Split::train))},
-          {"validation samples", std::to_string(samples(Split::validation))},
-          {"longest sample", std::to_string(max_length())},
-          {"vocabulary", std::to_string(vocabulary())}};
+  DataFingerprint made{{"training samples", std::to_string(samples(Split::train))},
+                       {"validation samples", std::to_string(samples(Split::validation))},
+                       {"longest sample", std::to_string(max_length())},
+                       {"vocabulary", std::to_string(vocabulary())}};
+  if (other() == nullptr) return made;
+  for (const auto& [key, value] : other()->fingerprint()) {
+    if (key.ends_with("data.processor")) made["other processor"] = value;
+  }
+  return made;
 }
 
 void Corpus::read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
@@ -137,14 +145,58 @@ void note_validation(const PreparedCorpus& corpus, const std::function<void(cons
        (cut ? "document with a target among its first data.sequence tokens" : "document"));
 }
 
-std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
-                                              const std::function<void(const std::string&)>& note) {
+std::unique_ptr<PreparedCorpus> open_folder(const std::filesystem::path& folder, const DataConfig& config,
+                                            const std::function<void(const std::string&)>& note) {
   auto corpus = std::make_unique<PreparedCorpus>(folder, config);
   note_begin_of_text(*corpus, note);
   note_validation(*corpus, note);
   if (note && corpus->has_images() && corpus->max_patches() == 0) {
     note("data: no sample has an image, so the sections that read images never run, and learn nothing");
   }
+  return corpus;
+}
+
+/// Returns the fingerprint of a model's image processor; nothing: the folder has none.
+std::optional<std::string> processor_fingerprint(const std::filesystem::path& folder, const PreparedCorpus& data) {
+  if (vision_language_type(folder).empty()) return std::nullopt;
+  const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(data.own_tokenizer());
+  Result<ReadingModel> model = read_reading_model(folder, tokenizer, data.index().images->resample_order);
+  if (!model && model.error().code == ErrorCode::not_found) return std::nullopt;
+  return std::move(model).value_or_throw().images.fingerprint();
+}
+
+/// A model that reads the data with another image processor, and the sections that read as it does.
+struct OtherReader {
+  std::string folder;
+  std::string fingerprint;
+  std::set<std::string> sections;
+};
+
+/// Finds the sections of DataConfig::readers whose model has another image processor than the data.
+OtherReader find_other(const PreparedCorpus& data, const DataConfig& config) {
+  OtherReader other;
+  if (!data.has_images()) return other;
+  for (const auto& [section, folder] : config.readers) {
+    const std::optional<std::string> found = processor_fingerprint(folder, data);
+    if (!found || *found == data.index().images->processor_fingerprint) continue;
+    if (!other.folder.empty() && other.fingerprint != *found) {
+      throw JobError("[" + *other.sections.begin() + "] and [" + section + "] both have another image processor than " +
+                     "the data, " + printable(other.folder) + " and " + printable(folder) +
+                     "; only one may differ from that of the data, " + printable(data.index().images->processor));
+    }
+    if (other.folder.empty()) other = {folder, *found, {}};
+    other.sections.insert(section);
+  }
+  return other;
+}
+
+std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
+                                              const std::function<void(const std::string&)>& note) {
+  auto corpus = open_folder(folder, config, note);
+  OtherReader reader = find_other(*corpus, config);
+  if (reader.folder.empty()) return corpus;
+  auto other = std::make_unique<PreparedCorpus>(folder, config, reader.folder);
+  corpus->read_also(std::move(other), std::move(reader.sections));
   return corpus;
 }
 
@@ -160,10 +212,12 @@ std::unique_ptr<Corpus> open_texts(const DataConfig& config, const std::function
 }
 
 std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<void(const std::string&)>& note) {
-  std::vector<MixedPart> parts;
+  std::vector<MixedPart> parts, others;
+  OtherReader reader;
   for (const MixedData& part : config.mix) {
     try {
-      parts.push_back({part.name, part.weight, open_prepared(part.path, config, note), part.teachers});
+      parts.push_back({part.name, part.weight, open_folder(part.path, config, note), part.teachers});
+      if (reader.folder.empty()) reader = find_other(*parts.back().corpus, config);
     } catch (const JobError& problem) {
       throw JobError("[data.mix." + printable(part.name) + "] path: " + problem.what(), problem.code());
     }
@@ -176,7 +230,14 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
   if (!images && config.max_bad_samples > 0) {
     throw JobError("[data] max_bad_samples is without effect: no source in [data.mix] was prepared with images");
   }
-  return std::make_unique<MixedCorpus>(std::move(parts));
+  for (const MixedPart& part : parts) {
+    if (reader.folder.empty()) break;
+    others.push_back(
+        {part.name, part.weight, std::make_unique<PreparedCorpus>(part.corpus->folder(), config, reader.folder)});
+  }
+  auto mixed = std::make_unique<MixedCorpus>(std::move(parts));
+  if (!others.empty()) mixed->read_also(std::make_unique<MixedCorpus>(std::move(others)), std::move(reader.sections));
+  return mixed;
 }
 
 /// Throws for settings of rows, which plain text would silently ignore.

@@ -15,14 +15,45 @@ namespace maestro {
 
 /// Unit that a port's rows count.
 enum class Axis : std::uint8_t {
-  tokens,   ///< positions of the decoder's sequence, image positions among them
-  patches,  ///< rows of the vision encoder: patches, and class rows, of the sample's tiles, tile after tile
-  visual    ///< rows that the decoder receives for the sample's images, in the order of their positions
+  tokens,        ///< positions of the decoder's sequence, image positions among them
+  patches,       ///< rows of the vision encoder: patches, and class rows, of the sample's tiles, tile after tile
+  visual,        ///< rows that the decoder receives for the sample's images, in the order of their positions
+  answers,       ///< positions that have a target, in order
+  other_tokens,  ///< tokens, patches and visual rows as another model counts them (Reading)
+  other_patches,
+  other_visual
 };
-inline constexpr std::array<Axis, 3> all_axes{Axis::tokens, Axis::patches, Axis::visual};
+inline constexpr std::array<Axis, 7> all_axes{Axis::tokens,       Axis::patches,       Axis::visual,      Axis::answers,
+                                              Axis::other_tokens, Axis::other_patches, Axis::other_visual};
+/// The axes that a section's ports may name.
+inline constexpr std::array<Axis, 3> section_axes{Axis::tokens, Axis::patches, Axis::visual};
 [[nodiscard]] constexpr std::string_view name_of(Axis axis) {
-  constexpr std::array<std::string_view, 3> names{"tokens", "patches", "visual"};
+  constexpr std::array<std::string_view, all_axes.size()> names{
+      "tokens", "patches", "visual", "answers", "other tokens", "other patches", "other visual"};
   return names[static_cast<std::size_t>(axis)];
+}
+[[nodiscard]] constexpr bool counts_tokens(Axis axis) {
+  return axis == Axis::tokens || axis == Axis::other_tokens;
+}
+[[nodiscard]] constexpr bool counts_patches(Axis axis) {
+  return axis == Axis::patches || axis == Axis::other_patches;
+}
+[[nodiscard]] constexpr bool counts_visual(Axis axis) {
+  return axis == Axis::visual || axis == Axis::other_visual;
+}
+
+/// How a section reads the samples, if another model of the job sees other images than the data were prepared with.
+enum class Reading : std::uint8_t {
+  own,     ///< tokens and images as the data were prepared
+  images,  ///< tokens as prepared, and images cut by the other model's processor
+  tokens   ///< images cut by the other model's processor, and its tokens for them
+};
+/// Returns the axis of the graph for an axis of a section with this reading.
+[[nodiscard]] constexpr Axis axis_in(Reading reading, Axis axis) {
+  if (reading == Reading::own || axis == Axis::answers) return axis;
+  if (counts_patches(axis)) return Axis::other_patches;
+  if (reading == Reading::images) return axis;
+  return counts_tokens(axis) ? Axis::other_tokens : Axis::other_visual;
 }
 
 /// A named, typed connection point. Each row of a sample carries `columns` elements.

@@ -169,8 +169,9 @@ void SectionGraph::check_rows(const GraphEdge& edge) const {  // SG-3
   }
   // Samples without images still have tokens, and would wait for rows that no section produces.
   const bool needs_images = std::ranges::any_of(
-      from.ports.inputs, [](const Port& port) { return !port.optional && port.axis != Axis::tokens; });
-  if (edge.axis != Axis::tokens || !needs_images) return;
+      from.ports.inputs, [](const Port& port) { return !port.optional && !counts_tokens(port.axis); });
+  const bool of_tokens = counts_tokens(edge.axis) || edge.axis == Axis::answers;
+  if (!of_tokens || !needs_images) return;
   throw JobError("section '" + from.name + "' runs only for samples with images, so its output '" + edge.from_port +
                  "' must count patches or visual rows, not tokens");
 }

@@ -41,6 +41,7 @@ struct GraphNode {
   std::int64_t stages = 1;
   Role role = Role::trained;
   Ports ports;
+  Reading reading = Reading::own;
   std::int64_t replicas = 1;
   std::int64_t least = 0;             ///< replicas with separate devices at the start; 0: all
   Layout layout;                      ///< layout of each replica
@@ -65,7 +66,7 @@ struct GraphNode {
   [[nodiscard]] Axis axis() const;
   /// Returns whether micro-batches follow the consumer's, filled up to the limits (MC-4), instead of counting samples.
   [[nodiscard]] bool follows_consumer() const {
-    return micro_batch_rows > 0 || axis() != Axis::tokens || !sources.all();
+    return micro_batch_rows > 0 || !counts_tokens(axis()) || !sources.all();
   }
 };
 

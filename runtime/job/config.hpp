@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -160,6 +161,8 @@ struct DataConfig {
   bool begin_of_text = true;            ///< texts begin with the tokens that the tokenizer's file puts before a text
   std::string text_column;              ///< key `field`: name of the text column in rows; empty: recognised
   std::string work_folder;              ///< folder for the preparation of rows; not a job key
+  /// Folders of further models that see the images, by the section that reads the samples. Not a job key.
+  std::map<std::string, std::string> readers = {};
 };
 
 /// Default slots between hosts: micro-batches of 10 ms then hide a round trip of 40 ms.

@@ -8,9 +8,12 @@ namespace maestro {
 std::int64_t PortSizes::max_rows(Axis axis) const {
   const std::int64_t by_count = node().micro_batch * largest_.rows(axis);
   if (node().micro_batch_rows == 0) return by_count;
-  // Visual rows have a position each, and are as many as the patches at most unless the corpus declares more.
-  const bool bounded = axis == node().axis() ||
-                       (axis == Axis::visual && (node().axis() == Axis::tokens || largest_.visual <= largest_.patches));
+  // Visual rows and answers have a position each; visual rows are as many as the patches at most unless the corpus
+  // declares more.
+  const Axis own = node().axis();
+  const std::int64_t most_visual = own == Axis::other_patches ? largest_.other_visual : largest_.visual;
+  const bool bounded = axis == own || (axis == Axis::answers && counts_tokens(own)) ||
+                       (counts_visual(axis) && (!counts_patches(own) || most_visual <= largest_.rows(own)));
   const std::int64_t bound = std::max(node().micro_batch_rows, largest_.rows(node().axis()));
   return bounded ? std::min(by_count, bound) : by_count;
 }

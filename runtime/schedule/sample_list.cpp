@@ -17,6 +17,13 @@ std::string item_of(const SampleRef& sample) {
     item += '/' + std::to_string(sample.patches) + '/' + std::to_string(sample.images);
     if (sample.visual != sample.patches) item += '/' + std::to_string(sample.visual);
   }
+  if (sample.other_patches > 0 || sample.other_tokens > 0) {
+    item += '+' + std::to_string(sample.other_patches) + '/' + std::to_string(sample.other_images);
+  }
+  if (sample.other_tokens > 0) {
+    item += '/' + std::to_string(sample.other_visual) + '/' + std::to_string(sample.other_tokens) + '/' +
+            std::to_string(sample.answers);
+  }
   return sample.source > 0 ? item + '@' + std::to_string(sample.source) : item;
 }
 
@@ -51,6 +58,14 @@ bool read_item(std::string_view item, SampleRef& sample, std::int64_t& count) {
     sample.visual = sample.patches;
     if (reader.sign('/') && !reader.number(sample.visual)) return false;
   }
+  const auto further = [&](std::int64_t& value) { return reader.sign('/') && reader.number(value); };
+  if (reader.sign('+')) {
+    if (!reader.number(sample.other_patches) || !further(sample.other_images)) return false;
+    if (reader.sign('/') &&
+        !(reader.number(sample.other_visual) && further(sample.other_tokens) && further(sample.answers))) {
+      return false;
+    }
+  }
   if (reader.sign('@') && (!reader.number(source) || source > UINT32_MAX)) return false;
   if (reader.sign('*') && (!reader.number(count) || count < 1)) return false;
   sample.source = static_cast<std::uint32_t>(source);
@@ -81,9 +96,9 @@ Result<std::vector<SampleRef>> parse_sample_list(std::string_view text) {
     SampleRef sample;
     std::int64_t count = 1;
     if (!read_item(item, sample, count) || count > most_samples - static_cast<std::int64_t>(samples.size())) {
-      return Error{
-          ErrorCode::corrupt,
-          "\"" + printable(item, 40) + "\" is no sample; expected TOKENS[/PATCHES/IMAGES[/VISUAL]][@SOURCE][*COUNT]"};
+      return Error{ErrorCode::corrupt, "\"" + printable(item, 40) +
+                                           "\" is no sample; expected TOKENS[/PATCHES/IMAGES[/VISUAL]]"
+                                           "[+PATCHES/IMAGES[/VISUAL/TOKENS/ANSWERS]][@SOURCE][*COUNT]"};
     }
     for (std::int64_t n = 0; n < count; ++n) {
       sample.id = SampleId(samples.size());

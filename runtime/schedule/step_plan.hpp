@@ -6,6 +6,7 @@
 // uses slot s % slots. Gradients travel the same way with the producer as the receiver.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -25,15 +26,47 @@ struct SampleRef {
   std::int64_t images = 0;          ///< tiles, which the encoder sees separately
   std::uint32_t index_in_step = 0;  ///< set by the planner: a sample may be in a batch twice
   std::uint32_t source = 0;         ///< number of the source in a mixture
-  SampleId prompt = {};             ///< the corpus' sample that a sample which is_made() continues
+  std::int64_t answers = 0;         ///< positions with a target; 0 unless another model reads other tokens
+  /// The sample as another model of the job reads it, if one reads it in another way (Reading).
+  std::int64_t other_tokens = 0;
+  std::int64_t other_patches = 0;
+  std::int64_t other_visual = 0;
+  std::int64_t other_images = 0;
+  SampleId prompt = {};  ///< the corpus' sample that a sample which is_made() continues
   /// Returns the sample in the corpus.
   [[nodiscard]] SampleId in_corpus() const { return is_made(id) ? prompt : id; }
   [[nodiscard]] std::int64_t rows(Axis axis) const {
-    return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
+    switch (axis) {
+      case Axis::tokens:
+        return tokens;
+      case Axis::patches:
+        return patches;
+      case Axis::visual:
+        return visual;
+      case Axis::answers:
+        return answers;
+      case Axis::other_tokens:
+        return other_tokens;
+      case Axis::other_patches:
+        return other_patches;
+      case Axis::other_visual:
+        break;
+    }
+    return other_visual;
+  }
+  /// Returns the sample as a section with this reading counts it.
+  [[nodiscard]] SampleRef read_as(Reading reading) const {
+    SampleRef read = *this;
+    read.tokens = rows(axis_in(reading, Axis::tokens));
+    read.patches = rows(axis_in(reading, Axis::patches));
+    read.visual = rows(axis_in(reading, Axis::visual));
+    if (reading != Reading::own) read.images = other_images;
+    return read;
   }
   /// Returns whether passes of the two do the same work.
   [[nodiscard]] bool same_size(const SampleRef& other) const {
-    return tokens == other.tokens && patches == other.patches && visual == other.visual && images == other.images &&
+    const auto same = [&](Axis axis) { return rows(axis) == other.rows(axis); };
+    return std::ranges::all_of(all_axes, same) && images == other.images && other_images == other.other_images &&
            source == other.source;
   }
   /// Returns its rows if only samples of `sources` have any.

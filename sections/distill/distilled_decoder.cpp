@@ -48,7 +48,7 @@ void check(const std::string& section, const DistilledDecoder::Options& options,
 SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::Options& options,
                          const TeacherModel& model) {
   const std::int64_t rows = std::min(options.decoder.vocabulary, model.decoder.vocabulary);
-  check_tokenizer_files(options.weights, model.weights, rows);
+  if (model.reading == Reading::own) check_tokenizer_files(options.weights, model.weights, rows);
   const VocabularySide student{context.name, options.decoder.vocabulary, ""};
   const VocabularySide teacher{model.section, model.decoder.vocabulary, model.tokenizer};
   return shared_vocabulary(student, teacher, options.data.vocabulary, options.data.tokenizer);
@@ -88,7 +88,8 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
     shared_vocabulary_ = vocabulary.columns;  // number of the corpus' tokens, or size of equal vocabularies
     if (!vocabulary.note.empty()) notes_.push_back(vocabulary.note);
     teacher.decoder = resolved(teacher.decoder);
-    if (!teacher.recorded) check_decoder(teacher.section, teacher.decoder, options.data);
+    const bool reads_data = !teacher.recorded && teacher.reading == Reading::own;  // else its section checks it
+    if (reads_data) check_decoder(teacher.section, teacher.decoder, options.data);
     teachers_.emplace_back(context, teacher, several ? teacher.section : "teacher", several);
   }
 }

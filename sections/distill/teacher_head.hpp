@@ -21,7 +21,9 @@ struct TeacherModel {
   bool recorded = false;         ///< recorded: without a model here, and only `decoder.vocabulary` is set
   TeacherOutput boundary = TeacherOutput::hidden;
   std::int64_t top_k = 64;  ///< k of boundary = top_k and top_k_rest
-  double weight = 1;        ///< share of the divergence among the teachers of a sample, by ratio
+  /// How it reads the samples.
+  Reading reading = Reading::own;
+  double weight = 1;  ///< share of the divergence among the teachers of a sample, by ratio
 };
 
 /// TH-1 (same values): the layer's values are bitwise the teacher section's output layer, or the rank's part of it.

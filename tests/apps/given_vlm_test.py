@@ -147,7 +147,7 @@ class AGivenModel(SystemTest):
         settings["image_processor"]["image_mean"] = [0.4, 0.5, 0.5]
         (other / "processor_config.json").write_text(json.dumps(settings))
         self.assert_refused("other has another image processor than the data", "check",
-                            self.write_job(self.distillation(teacher_vision={"weights": str(other)})))
+                            self.write_job(self.distillation(vision={"weights": str(other), "trained": False})))
         blind = self.distillation(teacher_vision=None, teacher_projector=None)
         self.assert_refused("section 'teacher' reads samples with images, but no section sends it their rows", "check",
                             self.write_job(blind))

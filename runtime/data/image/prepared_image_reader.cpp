@@ -40,14 +40,23 @@ std::size_t default_cache_bytes() {
 
 }  // namespace
 
-PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, std::size_t cache_bytes)
+PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, const fs::path& processor)
     : folder_(std::move(folder)),
+      processor_folder_(processor.empty() ? folder_ / prepared_processor_folder : processor),
       images_(images),
-      encoder_(read_encoder_grid(folder_ / prepared_processor_folder).value_or_throw()),
-      mark_rule_(read_mark_rule(folder_ / prepared_processor_folder).value_or_throw()),
-      processor_(read_image_settings(folder_ / prepared_processor_folder, images_.resample_order).value_or_throw(),
-                 encoder_),
-      cache_(cache_bytes > 0 ? cache_bytes : default_cache_bytes()) {}
+      encoder_(read_encoder_grid(processor_folder_).value_or_throw()),
+      mark_rule_(read_mark_rule(processor_folder_).value_or_throw()),
+      processor_(read_image_settings(processor_folder_, images_.resample_order).value_or_throw(), encoder_),
+      cache_(default_cache_bytes()) {}
+
+Result<PreparedImage> PreparedImageReader::planned(PreparedImage image) const {
+  const Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample);
+  if (!plan) return plan.error();
+  image.tiles = std::ssize(plan->tiles);
+  image.encoder_rows = plan->encoder_rows;
+  image.visual_rows = plan->visual_rows;
+  return image;
+}
 
 Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
   Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample);
@@ -55,7 +64,8 @@ Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
                 plan->visual_rows == image.visual_rows)) {
     return plan;
   }
-  return Error{ErrorCode::corrupt, folder_.string() + ": the processor in it has changed; prepare the data again"};
+  return Error{ErrorCode::corrupt,
+               processor_folder_.string() + ": the processor in it has changed; prepare the data again"};
 }
 
 Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) const {

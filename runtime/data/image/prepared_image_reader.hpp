@@ -28,9 +28,10 @@ struct NumberedImage {
 /// Thread-safe.
 class PreparedImageReader {
  public:
-  /// Reads the processor in the folder of prepared data. Throws JobError if it cannot be read. The cache holds tiles of
-  /// up to `cache_bytes`; 0: an eighth of the host's memory, at most 4 GiB.
-  PreparedImageReader(std::filesystem::path folder, const PreparedImages& images, std::size_t cache_bytes = 0);
+  /// Reads the processor in the folder of prepared data, or in `processor` if it is given. Throws JobError if it cannot
+  /// be read. The cache holds tiles of up to an eighth of the host's memory, at most 4 GiB.
+  PreparedImageReader(std::filesystem::path folder, const PreparedImages& images,
+                      const std::filesystem::path& processor = {});
 
   [[nodiscard]] std::int64_t patch_columns() const { return 3 * encoder_.patch * encoder_.patch; }
   /// Returns the grid of a tile's patches.
@@ -39,6 +40,8 @@ class PreparedImageReader {
   [[nodiscard]] bool mixes_rows() const { return maestro::mixes_rows(processor_.settings()); }
   /// Returns what the model's decoder reads from marks.
   [[nodiscard]] const MarkRule& mark_rule() const { return mark_rule_; }
+  /// Returns an image with the numbers of its tiles and rows by this processor. The error names file and size.
+  [[nodiscard]] Result<PreparedImage> planned(PreparedImage image) const;
   [[nodiscard]] StoredImage stored(const NumberedImage& image) const;
 
   /// Decodes an image, unless the cache has it, and keeps its tiles until they are read. The error names the image.
@@ -60,6 +63,7 @@ class PreparedImageReader {
   [[nodiscard]] Result<ImageCache::Tiles> load(const NumberedImage& image) const;
 
   std::filesystem::path folder_;
+  std::filesystem::path processor_folder_;
   PreparedImages images_;
   EncoderGrid encoder_;
   MarkRule mark_rule_;

@@ -9,6 +9,7 @@
 #include "runtime/dataset/image_model.hpp"
 #include "runtime/dataset/kept_text.hpp"
 #include "runtime/files/checksum.hpp"
+#include "runtime/model/hf_tokenizer.hpp"
 
 namespace maestro {
 
@@ -49,8 +50,11 @@ void check_processor(const PreparedImages& images, const Tokenizer& tokenizer, c
 
 }  // namespace
 
-PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config)
-    : folder_(std::move(folder)), config_(config), index_(read_prepared_index(folder_).value_or_throw()) {
+PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader)
+    : folder_(std::move(folder)),
+      config_(config),
+      reader_(std::move(reader)),
+      index_(read_prepared_index(folder_).value_or_throw()) {
   const std::string where = "[data] " + printable(folder_.string());
   if (config.sequence < shortest_sample) {
     throw JobError("[data] sequence = " + std::to_string(config.sequence) + " is too short; the least is 2");
@@ -84,6 +88,7 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
       for (std::size_t at = 0; at < side->shards(); ++at) add_documents(*side, side->shard(at), side->first(at));
     }
   }
+  if (other_tokens_) check_tokens(*other_tokens_);
   give_back(most_mapped);
   if (train_.samples() > 0) return;
   throw JobError(where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
@@ -105,9 +110,44 @@ void PreparedCorpus::open_images() {
                    " has images, which long = \"split\" would divide; use \"cut\", which cuts at turns, or "
                    "\"drop\"");
   }
-  tokenizer_ = make_tokenizer(own_tokenizer());
-  images_.emplace(folder_, *index_.images);
-  check_processor(*index_.images, *tokenizer_, config_, where);
+  tokenizer_ = make_tokenizer(data_tokenizer());
+  if (reader_.empty()) {
+    check_processor(*index_.images, *tokenizer_, config_, where);
+  } else {
+    open_reader();
+  }
+  images_.emplace(folder_, *index_.images, reader_);
+}
+
+void PreparedCorpus::open_reader() {
+  PreparedImages& images = *index_.images;
+  ReadingModel own =
+      read_reading_model(folder_ / prepared_processor_folder, tokenizer_, images.resample_order).value_or_throw();
+  own.folder = images.processor;
+  ReadingModel other = read_reading_model(reader_, tokenizer_, images.resample_order).value_or_throw();
+  images.processor = reader_.string();
+  images.processor_fingerprint = other.images.fingerprint();
+  other_tokens_.emplace(std::move(own), std::move(other));
+}
+
+void PreparedCorpus::check_tokens(const OtherTokens& tokens) const {
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t sample = 0; sample < samples(split); ++sample) {
+      const SampleId id(sample);
+      std::vector<PreparedImage> images;
+      for (const NumberedImage& image : images_of(split, id)) images.push_back(image.image);
+      const Result<bool> keeps = tokens.keeps(images);
+      if (!keeps) throw JobError(about(split, id, keeps.error()).message);
+      if (*keeps) continue;
+      std::int64_t prepared = 0;
+      for (const NumberedImage& image : side(split).images_of(id, index_.images->image_token)) {
+        prepared += image.image.visual_rows;
+      }
+      throw JobError(printable(side(split).place_of(id)) + ": the images have " + std::to_string(prepared) +
+                     " tokens, but " + std::to_string(pictures(split, id).visual) + " by the processor of " +
+                     printable(reader_.string()) + "; teacher and student need the same tokens for images");
+    }
+  }
 }
 
 void PreparedCorpus::add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first) {
@@ -168,7 +208,11 @@ void PreparedCorpus::add_conversation(PreparedSplit& side, const PreparedShardFi
 
 std::vector<NumberedImage> PreparedCorpus::images_of(Split split, SampleId sample) const {
   if (!images_) return {};
-  return side(split).images_of(sample, index_.images->image_token);
+  std::vector<NumberedImage> images = side(split).images_of(sample, index_.images->image_token);
+  for (NumberedImage& each : images) {
+    if (!reader_.empty()) each.image = images_->planned(each.image).value_or_throw();
+  }
+  return images;
 }
 
 SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
@@ -347,6 +391,10 @@ std::uint64_t PreparedCorpus::left_out() const {
 }
 
 std::string PreparedCorpus::own_tokenizer() const {
+  return !reader_.empty() && find_tokenizer(reader_) ? reader_.string() : data_tokenizer();
+}
+
+std::string PreparedCorpus::data_tokenizer() const {
   const std::filesystem::path own = folder_ / prepared_tokenizer_folder;
   std::error_code ignored;
   return std::filesystem::exists(own, ignored) ? own.string() : "bytes";

@@ -19,6 +19,7 @@
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/image/prepared_image_reader.hpp"
 #include "runtime/data/text/prepared_split.hpp"
+#include "runtime/dataset/other_tokens.hpp"
 #include "runtime/dataset/prepared_data.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 
@@ -32,7 +33,9 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   /// Uses sequence, packing, long_documents, processor and resample_order. Throws JobError for a folder without
   /// prepared data, with a damaged shard or without a training sample, for conversations with packing = "stream", for
   /// images with long = "split", and for another processor than the data's.
-  PreparedCorpus(std::filesystem::path folder, const DataConfig& config);
+  /// With `reader`, the images are as the processor in this model's folder cuts them. Throws JobError, too, for a model
+  /// that has other tokens, for images or at all.
+  PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader = {});
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples(); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
@@ -79,6 +82,10 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
  private:
   [[nodiscard]] const PreparedSplit& side(Split split) const { return split == Split::train ? train_ : validation_; }
   void open_images();
+  /// Reads the images as the model in reader_ does.
+  void open_reader();
+  /// Checks that the reader has the data's tokens in all samples.
+  void check_tokens(const OtherTokens& tokens) const;
   void add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first);
   void add_document(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
   void add_conversation(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document,
@@ -88,10 +95,12 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   [[nodiscard]] Error about(Split split, SampleId sample, const Error& error) const;
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
+  [[nodiscard]] std::string data_tokenizer() const;
   void give_back(std::size_t bytes) const;
 
   std::filesystem::path folder_;
   DataConfig config_;
+  std::filesystem::path reader_;  // empty: the images are as they were prepared
   PreparedIndex index_;
   bool stream_ = false;
   LongDocuments long_documents_ = LongDocuments::cut;
@@ -102,8 +111,9 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   std::uint64_t cut_answers_ = 0;  // cuts inside an answer: the tokens on both sides are learned
   std::uint64_t split_ = 0;        // samples that do not start their document
   std::uint64_t left_out_ = 0;
-  std::optional<PreparedImageReader> images_;  // absent: texts only
-  std::unique_ptr<Tokenizer> tokenizer_;       // with images, for views
+  std::optional<PreparedImageReader> images_;   // absent: texts only
+  std::shared_ptr<const Tokenizer> tokenizer_;  // with images, for views
+  std::optional<OtherTokens> other_tokens_;     // with a reader
   PictureGrids grids_;
   SamplePictures most_rows_;                   // most of each, not of the same sample
   bool more_visual_ = false;                   // a sample has more visual rows than patches
