@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "runtime/core/result.hpp"
-#include "runtime/data/image/image_resize.hpp"
 #include "runtime/data/text/prepared_corpus.hpp"
 #include "runtime/images/mixed_rows.hpp"
+#include "runtime/images/resampler.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -108,8 +108,9 @@ PageImage picture_for_card(const StoredImage& picture) {
   Image image = decode_image(picture).value_or_throw();
   const std::int64_t side = std::max(image.width, image.height);
   if (side > shown_side) {
-    image = resize(image, std::max<std::int64_t>(1, image.width * shown_side / side),
-                   std::max<std::int64_t>(1, image.height * shown_side / side));
+    image = Resampler(ResampleFilter::bilinear)
+                .resize(image, {std::max<std::int64_t>(1, image.width * shown_side / side),
+                                std::max<std::int64_t>(1, image.height * shown_side / side)});
   }
   return {encode_png(image).value_or_throw(), side <= small_side};
 }

@@ -144,8 +144,7 @@ class Corpus {
 /// Opens the corpus that [data] describes; only the synthetic kinds use `seed`. Rows of files are prepared in
 /// DataConfig::work_folder first, unless it already has them with the same settings; `note` receives lines about that
 /// and about samples that lack something. Throws JobError for an unknown kind or tokenizer (with the nearest valid
-/// name), for a missing, empty, binary or too short text, and the errors of LlavaCorpus, PreparedCorpus and
-/// prepare_data().
+/// name), for a missing, empty, binary or too short text, and the errors of PreparedCorpus and prepare_data().
 [[nodiscard]] std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed,
                                                   const std::function<void(const std::string&)>& note = {});
 

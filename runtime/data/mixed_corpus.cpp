@@ -29,9 +29,9 @@ void MixedCorpus::check_processors() const {
     if (!images) continue;
     if (first == nullptr) first = &part;
     if (images->processor_fingerprint == first->corpus->index().images->processor_fingerprint) continue;
-    throw JobError("[data.mix." + part.name + "] was prepared with the processor " + printable(images->processor) +
-                   ", but [data.mix." + first->name + "] with " + printable(first->corpus->index().images->processor) +
-                   "; prepare both with the same");
+    throw JobError("[data.mix." + part.name + "] was prepared with the processor " + printable(images->description()) +
+                   ", but [data.mix." + first->name + "] with " +
+                   printable(first->corpus->index().images->description()) + "; prepare both with the same");
   }
 }
 

@@ -11,7 +11,6 @@
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/data/corpus.hpp"
-#include "runtime/data/image/llava_corpus.hpp"
 #include "runtime/data/mixed_corpus.hpp"
 #include "runtime/data/synthetic/synthetic_corpus.hpp"
 #include "runtime/data/synthetic/synthetic_image_corpus.hpp"
@@ -273,7 +272,11 @@ std::unique_ptr<Corpus> open_rows(const DataConfig& config, const std::function<
   options.inputs = {config.path};
   options.tokenizer = config.tokenizer;
   options.processor = config.processor;
+  if (config.kind == DataKind::llava && config.processor.empty()) {
+    options.scaled = ScaledTile{config.patch, config.image_size, config.max_image_size};
+  }
   options.images = config.images;
+  options.validation = config.validation_path;
   options.resample_order =
       config.resample_order == ResampleOrder::horizontal ? PassOrder::horizontal : PassOrder::pillow13;
   options.text_column = config.text_column;
@@ -321,13 +324,11 @@ std::unique_ptr<Corpus> open_corpus(const DataConfig& config, std::uint64_t seed
     case DataKind::chat:
     case DataKind::parquet:
     case DataKind::webdataset:
+    case DataKind::llava:
       return open_rows(config, note);
     case DataKind::prepared:
       if (!config.mix.empty()) return open_mix(config, note);
       return open_prepared(config.path, config, note);
-    case DataKind::llava:
-      if (!config.processor.empty()) return open_rows(config, note);
-      return std::make_unique<LlavaCorpus>(config);
     case DataKind::synthetic:
       return std::make_unique<SyntheticCorpus>(synthetic_text(config, seed));
     case DataKind::synthetic_images:

@@ -150,7 +150,7 @@ Status ChatEncoder::Encoding::check_places(const LearnedAnswer& answer) const {
 /// Returns the tokens of a text, with a single token for each run of image tokens (CE-7).
 std::vector<std::int32_t> ChatEncoder::Encoding::tokens_of(std::string_view text) const {
   if (encoder_.options_.images == nullptr) return tokenizer().encode(text);
-  return tokenizer().encode_text(encoder_.options_.images->insert(text, images_), true);
+  return tokenizer().encode_text(encoder_.options_.images->insert(text, images_), encoder_.options_.begin_of_text);
 }
 
 /// Gives each run of image tokens its length.

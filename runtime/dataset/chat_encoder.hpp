@@ -47,6 +47,7 @@ struct ChatEncoderOptions {
   std::optional<std::int32_t> end = {};   ///< the end of an answer that the user names
   std::string source = {};                ///< the template's text, for the search of role names
   const ImageExpander* images = nullptr;  ///< null: without images
+  bool begin_of_text = true;              ///< CE-7: the tokens begin as the tokenizer's file begins a text
 };
 
 /// Immutable; `tokenizer` and `chat` outlive it. Thread-safe.

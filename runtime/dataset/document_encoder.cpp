@@ -7,6 +7,8 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/conversation_template.hpp"
+#include "runtime/dataset/reserved_tokens.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer_config.hpp"
 
@@ -36,7 +38,11 @@ TokenizerConfig config_of(const std::string& tokenizer) {
 
 DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
     : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text) {
-  if (!options.processor.empty()) {
+  if (options.scaled) {
+    auto tokens = std::make_unique<ReservedTokens>(std::move(tokenizer_));
+    images_ = image_model_of(*options.scaled, *tokens);
+    tokenizer_ = std::move(tokens);
+  } else if (!options.processor.empty()) {
     images_ = read_image_model(options.processor, *tokenizer_, options.resample_order).value_or_throw();
   }
   open_template(options);
@@ -44,14 +50,19 @@ DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
 
 void DocumentEncoder::open_template(const PrepareOptions& options) {
   TokenizerConfig config = config_of(options.tokenizer);
-  if (images_ && options.processor != options.tokenizer) {
+  if (options.scaled) {
+    config.eos_token = tokenizer_->piece(*tokenizer_->end_of_text());
+  } else if (images_ && options.processor != options.tokenizer) {
     const TokenizerConfig own = read_tokenizer_config(options.processor).value_or_throw();
     config.chat_template = own.chat_template;
     config.template_file = own.template_file;
   }
   std::string source;
   std::string file;
-  if (options.chat_template == "auto") {
+  if (options.chat_template == "auto" && options.scaled) {
+    source = conversation_template;
+    file = "conversation template";
+  } else if (options.chat_template == "auto") {
     source = config.chat_template;
     file = config.template_file;
     missing_template_ = (images_ ? "the processor " + printable(options.processor.string())
@@ -76,6 +87,7 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
   if (images_) {
     chat.images = &images_->expander;
     chat.end = tokenizer_->end_of_text();  // LLaVA's template writes no end
+    if (options.scaled) chat.begin_of_text = begin_of_text_;
     parts_ = takes_parts(chat.context);
   }
   if (!options.end_of_turn.empty()) chat.end = chat.ends.front();

@@ -24,9 +24,9 @@ struct TokenizerConfig;
 /// Immutable: thread-safe.
 class DocumentEncoder {
  public:
-  /// Uses tokenizer, processor, resample_order, chat_template, end_of_turn, learned, date and begin_of_text. Throws
-  /// JobError: a tokenizer, a processor or a template that cannot be read, an end_of_turn that is not a single token, a
-  /// date that is not a day.
+  /// Uses tokenizer, processor, scaled, resample_order, chat_template, end_of_turn, learned, date and begin_of_text.
+  /// Throws JobError: a tokenizer, a processor or a template that cannot be read, an end_of_turn that is not a single
+  /// token, a date that is not a day.
   explicit DocumentEncoder(const PrepareOptions& options);
 
   [[nodiscard]] const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -37,7 +37,7 @@ class DocumentEncoder {
   /// `images` has a plan for each image in the record.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
                                                      std::span<const ImagePlan> images = {}) const;
-  /// Returns the image part of PrepareOptions::processor; null: none.
+  /// Returns the image part of PrepareOptions::processor or PrepareOptions::scaled; null: none.
   [[nodiscard]] const ImageModel* images() const { return images_ ? &*images_ : nullptr; }
   /// Returns conversation settings that follow from the template: the date that it prints, the rule for learned parts.
   [[nodiscard]] const std::map<std::string, std::string>& template_settings() const { return template_settings_; }

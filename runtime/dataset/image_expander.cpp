@@ -188,6 +188,14 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
   }
 }
 
+ImageExpander ImageExpander::of_token(std::int32_t image_token, std::string image_text) {
+  ImageExpander made;
+  made.image_token_ = image_token;
+  made.image_text_ = std::move(image_text);
+  made.placeholder_ = made.image_text_;
+  return made;
+}
+
 std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
   if (tagged_) return std::vector<std::int64_t>(plan.tiles.size(), counting_.tile);
   if (counting_.each_tile) return {counting_.tile * std::ssize(plan.tiles)};

@@ -49,6 +49,9 @@ class ImageExpander {
   [[nodiscard]] static Result<ImageExpander> read(const std::filesystem::path& folder, const Tokenizer& tokenizer,
                                                   const EncoderGrid& encoder);
 
+  /// Returns an expander to `image_token` for each row, which the tokenizer spells `image_text`.
+  [[nodiscard]] static ImageExpander of_token(std::int32_t image_token, std::string image_text);
+
   /// Returns the text of an image with this plan. The error (invalid_argument) is IE-2's.
   [[nodiscard]] Result<ExpandedImage> expand(const ImagePlan& plan) const;
 

@@ -29,6 +29,11 @@ Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tok
   }
 }
 
+ImageModel image_model_of(const ScaledTile& tile, const ReservedTokens& tokens) {
+  const std::int32_t token = tokens.image_token();
+  return {scaled_processor(tile), ImageExpander::of_token(token, tokens.piece(token))};
+}
+
 std::vector<std::string> image_model_files(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code ignored;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image part of a model folder for data: the way of images to rows, and the text that stands for them.
+// The image part of a model for data: the way of images to rows, and the text that stands for them.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/image_expander.hpp"
+#include "runtime/dataset/reserved_tokens.hpp"
 #include "runtime/images/image_processor.hpp"
 #include "runtime/model/decoder_config.hpp"
 
@@ -26,6 +27,9 @@ struct ImageModel {
 /// read_image_settings(), read_encoder_grid() and ImageExpander::read().
 [[nodiscard]] Result<ImageModel> read_image_model(const std::filesystem::path& folder, const Tokenizer& tokenizer,
                                                   PassOrder order);
+
+/// Returns the image part of a model without a processor: a token for each patch of scaled_processor()'s tile.
+[[nodiscard]] ImageModel image_model_of(const ScaledTile& tile, const ReservedTokens& tokens);
 
 /// Names of the files in a folder that read_image_model() reads.
 [[nodiscard]] std::vector<std::string> image_model_files(const std::filesystem::path& folder);

@@ -35,6 +35,7 @@ constexpr std::size_t shortest_document = 2;  // tokens: an input and its target
 struct Batch {
   fs::path file;
   std::int32_t source = 0;
+  double validation = 0;                       // share
   std::shared_ptr<const RecordFormat> format;  // null for texts, and for rows that are not objects
   std::vector<Row> rows;
   std::size_t bytes = 0;
@@ -197,7 +198,8 @@ class Preparation {
     index_.settings = {
         {"template", options.chat_template},
         {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
-        {"validation", number_text(options.validation_fraction)},
+        {"validation",
+         options.validation.empty() ? number_text(options.validation_fraction) : options.validation.string()},
         {"end of turn", options.end_of_turn},
         {"field", options.text_column},
         {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
@@ -206,7 +208,8 @@ class Preparation {
                                      images->fingerprint(),
                                      options.resample_order,
                                      images->expander.image_token(),
-                                     {}};
+                                     {},
+                                     options.scaled};
     }
     index_.settings.insert(encoder_.template_settings().begin(), encoder_.template_settings().end());
   }
@@ -215,7 +218,12 @@ class Preparation {
     OrderedWorkers<Batch, Encoded> workers(
         std::max<std::size_t>(options_.jobs, 1), [this](Batch batch) { return encode(std::move(batch)); },
         [this](Encoded made) { keep(std::move(made)); });
-    for (const fs::path& file : row_files(options_.inputs)) read_file(file, workers);
+    const std::vector<fs::path> files = row_files(options_.inputs);
+    check_images(files);
+    for (const fs::path& file : files) read_file(file, false, workers);
+    if (!options_.validation.empty()) {
+      for (const fs::path& file : row_files({options_.validation})) read_file(file, true, workers);
+    }
     workers.finish();
     if (bad_ > options_.max_bad) throw_too_many_bad();
     if (!left_out_.empty()) report_left_out();
@@ -224,7 +232,14 @@ class Preparation {
   }
 
  private:
-  void read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers);
+  /// Reads the rows of a file, for validation only if `validates`.
+  void read_file(const fs::path& file, bool validates, OrderedWorkers<Batch, Encoded>& workers);
+  [[nodiscard]] ImagesOfRows images_of_rows() const {
+    if (encoder_.images() == nullptr) return ImagesOfRows::refused;
+    return options_.scaled ? ImagesOfRows::spaced : ImagesOfRows::placed;
+  }
+  /// Throws if a folder of images is given, and all images are in archives.
+  void check_images(const std::vector<fs::path>& files) const;
   /// Returns the format of the file's rows, by its first row; null for a text.
   std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
   void expect(bool chat, const Row& row);
@@ -238,6 +253,7 @@ class Preparation {
   [[nodiscard]] ShardWriter writer(const char* split) const {
     ShardWriterOptions made{folder_, split, index_.vocabulary, index_.conversations};
     made.images = index_.images.has_value();
+    if (made.images) made.vocabulary = std::max<std::int64_t>(made.vocabulary, index_.images->image_token + 1);
     return ShardWriter(std::move(made));
   }
   [[noreturn]] void throw_too_many_bad() const;
@@ -259,9 +275,9 @@ class Preparation {
   std::vector<std::string> left_out_;
 };
 
-void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>& workers) {
+void Preparation::read_file(const fs::path& file, bool validates, OrderedWorkers<Batch, Encoded>& workers) {
   const RowFileKind kind = kind_of_rows(file, options_.as_text).value_or_throw();
-  const bool named = std::ranges::find(options_.inputs, file) != options_.inputs.end();
+  const bool named = file == options_.validation || std::ranges::find(options_.inputs, file) != options_.inputs.end();
   if (kind == RowFileKind::binary && !named) return left_out_.push_back(file.string());
   const bool other = (options_.expected == ExpectedRows::webdataset && kind != RowFileKind::webdataset) ||
                      (options_.expected == ExpectedRows::parquet && kind != RowFileKind::parquet);
@@ -273,7 +289,8 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   const auto source = static_cast<std::int32_t>(index_.sources.size());
   std::error_code ignored;
   index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
-  Batch batch{file, source, nullptr, {}, 0};
+  const double share = validates ? 1.0 : options_.validation.empty() ? options_.validation_fraction : 0.0;
+  Batch batch{file, source, share, nullptr, {}, 0};
   bool settled = false;  // the format is known; with a limit of bad rows, from the first row that is an object
   const Status read = read_rows(
       file, kind,
@@ -285,7 +302,7 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
         batch.rows.push_back(std::move(row));
         if (batch.bytes < batch_bytes) return;
         std::shared_ptr<const RecordFormat> format = batch.format;
-        workers.add(std::exchange(batch, {file, source, std::move(format), {}, 0}));
+        workers.add(std::exchange(batch, {file, source, share, std::move(format), {}, 0}));
       },
       encoder_.images() != nullptr);
   if (!batch.rows.empty()) workers.add(std::move(batch));
@@ -295,12 +312,21 @@ void Preparation::read_file(const fs::path& file, OrderedWorkers<Batch, Encoded>
   throw JobError(read.error().message + (maybe_text ? way_to_text(file) : ""), read.error().code);
 }
 
+void Preparation::check_images(const std::vector<fs::path>& files) const {
+  const auto is_archive = [](const fs::path& file) {
+    return kind_of_rows(file).value_or_throw() == RowFileKind::webdataset;
+  };
+  if (options_.images.empty() || !std::ranges::all_of(files, is_archive)) return;
+  throw JobError("images = " + printable(options_.images.string()) + " is not used: the images of " +
+                 printable(files.front().string()) + " are in that archive; remove the key");
+}
+
 std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFileKind kind, const fs::path& file) {
   if (!row.json) {
     expect(false, row);
     return nullptr;
   }
-  Result<RecordFormat> format = format_of_row(row, options_.text_column, encoder_.images() != nullptr);
+  Result<RecordFormat> format = format_of_row(row, options_.text_column, images_of_rows());
   if (!format) {
     const std::string& reason = format.error().message;
     throw JobError(reason + way_to_rows(row, reason) + (is_object(row) ? "" : way_to_text(file)), format.error().code);
@@ -322,9 +348,9 @@ std::shared_ptr<const RecordFormat> Preparation::format_of(const Row& row, RowFi
 void Preparation::expect(bool chat, const Row& row) {
   const std::string where = printable(row.where);
   if (index_.images && !chat) {
-    throw JobError(where +
-                   " is a text, and data.processor (--model) reads conversations about images; prepare texts "
-                   "without it");
+    throw JobError(where + (options_.scaled ? " is a text, not a conversation; kind = \"text\" reads it"
+                                            : " is a text, and data.processor (--model) reads conversations about "
+                                              "images; prepare texts without it"));
   }
   if (options_.expected == ExpectedRows::text && chat) {
     throw JobError(where + " is a conversation; kind = \"chat\" reads it, data.field (--field) names a column of text");
@@ -346,8 +372,7 @@ Encoded Preparation::encode(Batch batch) const {
   Encoded made;
   made.source = batch.source;
   made.bytes = batch.bytes;
-  const RowContext context{batch.format.get(), encoder_, options_.validation_fraction, batch.file,
-                           folder_of_images(batch.file)};
+  const RowContext context{batch.format.get(), encoder_, batch.validation, batch.file, folder_of_images(batch.file)};
   for (Row& row : batch.rows) encode_row(row, context, made);
   return made;
 }
@@ -403,7 +428,8 @@ void Preparation::finish_shards() {
   if (index_.images) index_.images->containers = store_.finish().value_or_throw();
   if (train_) index_.train = train_->finish().value_or_throw();
   if (validation_) index_.validation = validation_->finish().value_or_throw();
-  if (index_.validation.empty() && !index_.train.empty() && options_.validation_fraction > 0) {
+  if (index_.validation.empty() && !index_.train.empty() && options_.validation.empty() &&
+      options_.validation_fraction > 0) {
     calls_.warn("no document is for validation: " + std::to_string(progress_.documents) +
                 " documents are too few for a share of " + number_text(options_.validation_fraction));
   }
@@ -480,7 +506,7 @@ PreparedIndex without_validation(const PreparedIndex& first, PrepareOptions opti
 PreparedIndex prepare_data(const PrepareOptions& options, const fs::path& folder, const PrepareCalls& calls) {
   PartialFolder partial(folder);
   PreparedIndex index = Preparation(options, partial.path(), calls).run();
-  if (index.train.empty() && !index.validation.empty()) {
+  if (index.train.empty() && !index.validation.empty() && options.validation.empty()) {
     index = without_validation(index, options, partial.path(), calls);
   }
   if (index.train.empty()) throw JobError("there is nothing to train on: the rows contain no documents");

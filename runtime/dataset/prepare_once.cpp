@@ -58,6 +58,14 @@ std::string request_of(const PrepareOptions& options) {
             std::to_string(static_cast<int>(options.resample_order)) + "\n";
     for (const std::string& name : image_model_files(options.processor)) add_file(text, options.processor / name);
   }
+  if (const auto& scaled = options.scaled) {
+    text += "patch " + std::to_string(scaled->patch) + "\nimage_size " + std::to_string(scaled->image_size) +
+            "\nmax_image_size " + std::to_string(scaled->max_image_size) + "\nimages " + options.images.string() + "\n";
+  }
+  if (!options.validation.empty()) {
+    text += "validation rows\n";
+    for (const fs::path& file : row_files({options.validation})) add_file(text, file);
+  }
   // Without a date, the day of the preparation does not count: a run that continues tomorrow uses today's data.
   if (!options.date.empty()) text += "date " + options.date + "\n";
   for (const fs::path& file : row_files(options.inputs)) add_file(text, file);

@@ -7,6 +7,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/json_value.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/reserved_tokens.hpp"
 #include "runtime/dataset/tar_rows.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/files/checksum.hpp"
@@ -41,11 +42,16 @@ ordered_json json_of(const PreparedImages& images) {
   for (const ImageContainer& each : images.containers) {
     containers.push_back({{"kind", container_names[static_cast<std::size_t>(each.kind)]}, {"path", each.path}});
   }
-  return {{"processor", images.processor},
-          {"fingerprint", images.processor_fingerprint},
-          {"resample_order", order_names[static_cast<std::size_t>(images.resample_order)]},
-          {"image_token", images.image_token},
-          {"containers", std::move(containers)}};
+  ordered_json made{{"processor", images.processor},
+                    {"fingerprint", images.processor_fingerprint},
+                    {"resample_order", order_names[static_cast<std::size_t>(images.resample_order)]},
+                    {"image_token", images.image_token},
+                    {"containers", std::move(containers)}};
+  if (const auto& scaled = images.scaled) {
+    made["scaled"] = {
+        {"patch", scaled->patch}, {"image_size", scaled->image_size}, {"max_image_size", scaled->max_image_size}};
+  }
+  return made;
 }
 
 PreparedImages images_of(const JsonValue& value) {
@@ -62,6 +68,12 @@ PreparedImages images_of(const JsonValue& value) {
                                                                {container_names[1], Kind::archive},
                                                                {container_names[2], Kind::shard}}),
                                  each.at("path").text()});
+  }
+  if (const JsonValue scaled = value.find("scaled")) {
+    const auto side = [&](const char* key, std::int64_t least) {
+      return scaled.at(key).whole_number(least, largest_image_side);
+    };
+    images.scaled = ScaledTile{side("patch", 1), side("image_size", 0), side("max_image_size", 1)};
   }
   return images;
 }
@@ -93,6 +105,20 @@ PreparedIndex index_of(const JsonValue& value) {
 }
 
 }  // namespace
+
+std::string PreparedImages::description() const {
+  if (!scaled) return processor;
+  const std::string sides = scaled->image_size > 0 ? std::to_string(scaled->image_size) + " pixels"
+                                                   : "up to " + std::to_string(scaled->max_image_size) + " pixels";
+  return "images of " + sides + " in patches of " + std::to_string(scaled->patch);
+}
+
+std::unique_ptr<Tokenizer> make_prepared_tokenizer(const std::string& name,
+                                                   const std::optional<PreparedImages>& images) {
+  std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(name);
+  if (images && images->scaled) return std::make_unique<ReservedTokens>(std::move(tokenizer));
+  return tokenizer;
+}
 
 bool PreparedIndex::holds_texts() const {
   const auto found = settings.find("template");

@@ -7,7 +7,8 @@
 // With images also:
 //   processor/                       the files of the model whose processor planned the images
 //   images-00000.bin ...             the files of images that rows embedded, one after the other
-// and each shard has the tensors of image_table.hpp. The rows of an image have the tokenizer's image token.
+// and each shard has the tensors of image_table.hpp. The rows of an image have the tokenizer's image token. Without a
+// processor, data.json has the sizes of ScaledTile.
 // Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
 // Token i is a target if learned[i] is 1; first_learned[d] is the document's first target.
 //
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,7 +31,8 @@
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/image_table.hpp"
 #include "runtime/files/safetensors.hpp"
-#include "runtime/images/resampler.hpp"
+#include "runtime/images/image_settings.hpp"
+#include "runtime/tokenizer/tokenizer.hpp"
 
 namespace maestro {
 
@@ -62,12 +65,19 @@ struct ImageContainer {
 
 /// The images of prepared data.
 struct PreparedImages {
-  std::string processor;              ///< folder as given
+  std::string processor;              ///< folder as given; empty with `scaled`
   std::string processor_fingerprint;  ///< ImageModel::fingerprint()
   PassOrder resample_order = PassOrder::pillow13;
   std::int32_t image_token = 0;  ///< token at the positions that receive rows of images
-  std::vector<ImageContainer> containers;
+  std::vector<ImageContainer> containers = {};
+  std::optional<ScaledTile> scaled = {};  ///< geometry without a processor; `image_token` is outside the vocabulary
+  /// Returns what determines the rows of images, for messages: the processor, or the sizes of `scaled`.
+  [[nodiscard]] std::string description() const;
 };
+
+/// Returns the tokenizer of prepared data by its name for make_tokenizer(), with the tokens that images need.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_prepared_tokenizer(const std::string& name,
+                                                                 const std::optional<PreparedImages>& images);
 
 /// The content of data.json.
 struct PreparedIndex {

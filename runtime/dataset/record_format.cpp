@@ -258,7 +258,12 @@ Status add_dialogues(const json& row, RecordImages& images, Record& record) {
 /// Places the images of a row in its messages; `lists`: the row is of LLaVA's lists.
 Status place_images(const json& row, RecordImages& images, bool lists, Record& record) {
   if (const Status read = images.read_columns(row); !read) return read;
-  if (lists) images.drop_first_answers(record);
+  if (lists) {
+    images.drop_first_answers(record);
+    if (std::ranges::none_of(record.messages, [](const ChatMessage& each) { return each.role == "user"; })) {
+      return wrong("the conversation lacks a question");
+    }
+  }
   return images.finish(record);
 }
 
@@ -334,7 +339,7 @@ std::vector<std::string_view> RecordFormat::columns() const {
       return {text_column_};
   }
   columns.insert(columns.end(), {"tools", "functions", "chat_template_kwargs"});
-  if (images_) columns.insert(columns.end(), {"image", "images"});
+  if (has_images()) columns.insert(columns.end(), {"image", "images"});
   return columns;
 }
 
@@ -349,7 +354,8 @@ std::optional<RecordFormat::Kind> RecordFormat::kind_of(const json& row, bool im
   return std::nullopt;
 }
 
-Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_column, bool images) {
+Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_column, ImagesOfRows images) {
+  const bool reads = images != ImagesOfRows::refused;
   if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
   std::optional<RecordFormat> format;
   if (!text_column.empty()) {
@@ -357,13 +363,13 @@ Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_c
       return wrong("the column \"" + printable(text_column) + "\" is missing; the columns are " + columns_of(row));
     }
     format = RecordFormat(Kind::text, text_column, images);
-  } else if (const std::optional<Kind> kind = kind_of(row, images)) {
+  } else if (const std::optional<Kind> kind = kind_of(row, reads)) {
     format = RecordFormat(*kind, *kind == Kind::text ? "text" : "", images);
   }
   if (!format) {
     return wrong("the columns are " + columns_of(row) +
                  "; rows have messages, conversations, prompt and completion, instruction and output, " +
-                 (images ? "images and texts, " : "") +
+                 (reads ? "images and texts, " : "") +
                  "or text (data.field, or --field, names another column of text)");
   }
   const std::vector<std::string_view> read = format->columns();
@@ -373,7 +379,7 @@ Result<RecordFormat> RecordFormat::of(const json& row, const std::string& text_c
   return *std::move(format);
 }
 
-Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column, bool images) {
+Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column, ImagesOfRows images) {
   const Result<json> value = parse_json(row.content, row.where);
   if (!value) return value.error();
   Result<RecordFormat> format = RecordFormat::of(*value, text_column, images);
@@ -383,11 +389,11 @@ Result<RecordFormat> format_of_row(const Row& row, const std::string& text_colum
 
 Result<Record> RecordFormat::read(const json& row, std::string_view text, RowMedia media) const {
   if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
-  if (const Status allowed = refuse_columns(row, images_); !allowed) return allowed.error();
+  if (const Status allowed = refuse_columns(row, has_images()); !allowed) return allowed.error();
   Record record;
   OrderedRow ordered(text);
   std::optional<RecordImages> images;
-  if (images_) images.emplace(std::move(media));
+  if (has_images()) images.emplace(std::move(media), images_ == ImagesOfRows::spaced);
   const RowInput in{row, ordered, record, images ? &*images : nullptr};
   Status added;
   switch (kind_) {

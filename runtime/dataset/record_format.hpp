@@ -31,10 +31,10 @@ namespace maestro {
 /// Immutable: thread-safe.
 class RecordFormat {
  public:
-  /// Returns the format of a row. `text_column`, if not empty, is the column of a text and decides the format. With
-  /// `images` it reads images. The error lists the row's columns and the formats.
+  /// Returns the format of a row. `text_column`, if not empty, is the column of a text and decides the format. The
+  /// error lists the row's columns and the formats.
   [[nodiscard]] static Result<RecordFormat> of(const nlohmann::json& row, const std::string& text_column,
-                                               bool images = false);
+                                               ImagesOfRows images = ImagesOfRows::refused);
 
   [[nodiscard]] std::string_view name() const;
   [[nodiscard]] bool is_chat() const { return kind_ != Kind::text; }
@@ -47,18 +47,21 @@ class RecordFormat {
 
  private:
   enum class Kind : std::uint8_t { messages, conversations, completion, instruction, text, dialogues };
-  RecordFormat(Kind kind, std::string text_column, bool images)
+  RecordFormat(Kind kind, std::string text_column, ImagesOfRows images)
       : kind_(kind), images_(images), text_column_(std::move(text_column)) {}
   [[nodiscard]] static std::optional<Kind> kind_of(const nlohmann::json& row, bool images);
   [[nodiscard]] std::vector<std::string_view> columns() const;
 
+  [[nodiscard]] bool has_images() const { return images_ != ImagesOfRows::refused; }
+
   Kind kind_;
-  bool images_;
+  ImagesOfRows images_;
   std::string text_column_;
   std::vector<std::string> unread_;
 };
 
 /// Returns the format of a file's row, as RecordFormat::of. The error names the row's place.
-[[nodiscard]] Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column, bool images = false);
+[[nodiscard]] Result<RecordFormat> format_of_row(const Row& row, const std::string& text_column,
+                                                 ImagesOfRows images = ImagesOfRows::refused);
 
 }  // namespace maestro

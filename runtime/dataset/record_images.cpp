@@ -144,15 +144,15 @@ void RecordImages::drop_first_answers(Record& record) {
   record.repairs.push_back(RowNote::answer_dropped);
 }
 
-/// Divides a text at its markers, without the white space next to them.
-RecordImages::Parts RecordImages::split_at_markers(std::string_view text) {
+/// Divides a text at its markers, by default without the white space next to them.
+RecordImages::Parts RecordImages::split_at_markers(std::string_view text) const {
   constexpr std::string_view spaces = " \t\r\n";
   Parts made;
   for (bool first = true;; first = false) {
     const std::size_t at = text.find(image_marker);
     std::string_view piece = text.substr(0, at);
-    if (!first) piece.remove_prefix(std::min(piece.find_first_not_of(spaces), piece.size()));
-    if (at != text.npos) piece = piece.substr(0, piece.find_last_not_of(spaces) + 1);
+    if (!first && !spaced_) piece.remove_prefix(std::min(piece.find_first_not_of(spaces), piece.size()));
+    if (at != text.npos && !spaced_) piece = piece.substr(0, piece.find_last_not_of(spaces) + 1);
     if (!piece.empty()) made.push_back({false, std::string(piece), {}});
     if (at == text.npos) return made;
     made.push_back({true, {}, {}});
@@ -184,7 +184,10 @@ Status RecordImages::split_markers(Record& record) {
 void RecordImages::put_first(Record& record) {
   for (auto& [message, parts] : parts_) {
     if (record.messages[message].role != "user") continue;
-    parts.insert(parts.begin(), columns_.size(), Part{true, {}, {}});
+    for (std::size_t image = 0; image < columns_.size(); ++image) {
+      if (spaced_) parts.insert(parts.begin(), Part{false, "\n", {}});
+      parts.insert(parts.begin(), Part{true, {}, {}});
+    }
     record.repairs.push_back(RowNote::images_first);
     return;
   }
@@ -200,6 +203,7 @@ void RecordImages::drop_last_questions(Record& record) {
 }
 
 Status RecordImages::finish(Record& record) {
+  if (media_.unread_json) record.repairs.push_back(RowNote::json_unread);
   if (const Status split = split_markers(record); !split) return split;
   const auto places = [&] {
     std::size_t count = 0;
@@ -229,7 +233,7 @@ Status RecordImages::finish(Record& record) {
         content.push_back({{"type", "image"}});
         record.images.push_back(*std::move(part.image));
         record.image_messages.push_back(message);
-      } else {
+      } else if (!part.text.empty() || record.messages[message].role != "assistant") {
         content.push_back({{"type", "text"}, {"text", part.text}});
         text += (text.empty() ? "" : "\n") + part.text;
       }

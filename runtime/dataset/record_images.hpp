@@ -25,10 +25,17 @@ namespace maestro {
 /// Place of an image in the text of a question.
 inline constexpr std::string_view image_marker = "<image>";
 
+/// What happens to the images of a row.
+enum class ImagesOfRows : std::uint8_t {
+  refused,
+  placed,  ///< read; the white space next to <image> is left out, as templates write their own
+  spaced   ///< read; texts keep their white space, and an image that is put first has a newline after it
+};
+
 /// Reads a row's images while its messages are read. One row; one thread.
 class RecordImages {
  public:
-  explicit RecordImages(RowMedia media) : media_(std::move(media)) {}
+  RecordImages(RowMedia media, bool spaced) : media_(std::move(media)), spaced_(spaced) {}
 
   /// Reads the content of the message that will have the number `message`: a text or a list of parts. Returns its text.
   [[nodiscard]] Result<std::string> read_content(const nlohmann::json& value, const std::string& where,
@@ -50,12 +57,13 @@ class RecordImages {
   using Parts = std::vector<Part>;
 
   [[nodiscard]] Result<Part> read_part(const nlohmann::json& value, const std::string& where);
-  [[nodiscard]] static Parts split_at_markers(std::string_view text);
+  [[nodiscard]] Parts split_at_markers(std::string_view text) const;
   [[nodiscard]] Status split_markers(Record& record);
   void put_first(Record& record);
   void drop_last_questions(Record& record);
 
   RowMedia media_;
+  bool spaced_;
   std::vector<RowImage> columns_;
   std::map<std::size_t, Parts> parts_;  // by message
 };

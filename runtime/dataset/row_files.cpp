@@ -126,7 +126,7 @@ Status read_tar(const fs::path& file, const RowSink& sink, bool images) {
     std::string content =
         caption ? caption_row(*row.text, row.pictures.size()) : *std::move(json ? row.json : row.text);
     content.erase(0, content.size() - without_mark(content).size());
-    sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures)}});
+    sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures), caption && row.json}});
     return {};
   });
 }

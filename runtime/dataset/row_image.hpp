@@ -24,6 +24,7 @@ namespace maestro {
 struct RowMedia {
   std::vector<std::string> blobs;  ///< bytes of binary columns; the JSON has their numbers
   std::vector<TarImage> members;   ///< images of the row in its archive
+  bool unread_json = false;        ///< the row is a caption, and its .json in the archive is not read
 };
 
 struct RowImage {

@@ -49,6 +49,8 @@ std::string name_of(RowNote note) {
       return "system texts kept";
     case RowNote::images_first:
       return "images put first";
+    case RowNote::json_unread:
+      return "unused .json of captions";
     case RowNote::unknown_role:
       break;
   }
@@ -139,6 +141,8 @@ std::string RowNotes::line_of(RowNote note, const std::string& subject, const Fo
     case RowNote::images_first:
       return "images come before the first question in " + counted(found.count, "row", "rows") +
              " without a place for them" + first;
+    case RowNote::json_unread:
+      return "the .json next to a caption is not read in " + counted(found.count, "row", "rows") + first;
     case RowNote::unknown_role:
       break;
   }

@@ -26,6 +26,7 @@ enum class RowNote : std::uint8_t {
   question_cut,    ///< a row ended with a question
   system_kept,     ///< a list of questions and answers has a system text
   images_first,    ///< no question had a place for the row's images: they come before the first question
+  json_unread,     ///< the .json of a caption in an archive is not read
 };
 
 /// Characters of texts, and characters that a template has left out.

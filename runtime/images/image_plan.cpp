@@ -216,6 +216,27 @@ void plan_native(const NativeTile& native, ImagePlan& plan) {
   add_whole(plan, add_resize(plan, 0, native_size(native, plan.source)));
 }
 
+/// Returns the multiple of the patch nearest to side * wanted / longer, at least one patch.
+std::int64_t scaled_side(std::int64_t side, std::int64_t wanted, std::int64_t longer, std::int64_t patch) {
+  const std::int64_t unit = longer * patch;
+  return std::max<std::int64_t>(1, (2 * side * wanted + unit) / (2 * unit)) * patch;
+}
+
+/// Integer arithmetic: equal on every machine.
+void plan_scaled(const ScaledTile& scaled, ImagePlan& plan) {
+  const ImageSize from = plan.source;
+  const std::int64_t longer = std::max(from.width, from.height);
+  const bool native = scaled.image_size == 0;
+  const std::int64_t wanted = native ? std::min(longer, scaled.max_image_size) : scaled.image_size;
+  ImageSize to{scaled_side(from.width, wanted, longer, scaled.patch),
+               scaled_side(from.height, wanted, longer, scaled.patch)};
+  if (native) {
+    const std::int64_t most = std::max<std::int64_t>(1, scaled.max_image_size / scaled.patch) * scaled.patch;
+    to = {std::min(to.width, most), std::min(to.height, most)};
+  }
+  add_whole(plan, add_resize(plan, 0, to));
+}
+
 std::string text(ImageSize size) {
   return std::to_string(size.width) + " x " + std::to_string(size.height);
 }
@@ -268,7 +289,8 @@ Result<ImagePlan> plan_tiles(const ImageSettings& settings, ImageSize size, std:
                         [&](const FittedTiles& fitted) { plan_fitted(fitted, mean, images_in_sample, plan); },
                         [&](const FilledTiles& filled) { plan_filled(filled, plan); },
                         [&](const AspectTiles& tiles) { plan_aspect(tiles, plan); },
-                        [&](const NativeTile& native) { plan_native(native, plan); }},
+                        [&](const NativeTile& native) { plan_native(native, plan); },
+                        [&](const ScaledTile& scaled) { plan_scaled(scaled, plan); }},
              settings.geometry);
   if (Status ok = check_stages(plan); !ok) return ok.error();
   return plan;

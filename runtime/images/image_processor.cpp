@@ -95,6 +95,9 @@ std::string text_of(const TileGeometry& geometry) {
   if (const auto* native = std::get_if<NativeTile>(&geometry)) {
     return listed("native", native->patch, native->merge, native->smallest_area, native->largest_area);
   }
+  if (const auto* scaled = std::get_if<ScaledTile>(&geometry)) {
+    return listed("scaled", scaled->patch, scaled->image_size, scaled->max_image_size);
+  }
   const auto& fitted = std::get<FittedTiles>(geometry);
   std::string text = listed("fitted", fitted.side);
   for (const ImageSize canvas : fitted.canvases) text += listed("canvas", canvas);
@@ -137,6 +140,10 @@ std::string fault_of(const ImageSettings& settings, const EncoderGrid& encoder) 
     return "class rows of fitted tiles are not supported";
   }
   if (const auto tile = tile_size(settings.geometry)) return fault_of_tile(settings, encoder, *tile);
+  if (const auto* scaled = std::get_if<ScaledTile>(&settings.geometry)) {
+    if (scaled->patch == encoder.patch && encoder.merge == 1) return {};
+    return "patch = " + std::to_string(scaled->patch) + " differs from the model's " + text_of_blocks(encoder);
+  }
   const auto& native = std::get<NativeTile>(settings.geometry);
   if (native.patch == encoder.patch && native.merge == encoder.merge) return {};
   return "patch_size = " + std::to_string(native.patch) + " and merge_size = " + std::to_string(native.merge) +
@@ -253,6 +260,17 @@ void ImageProcessor::rows(std::span<const Image> tiles, std::span<float> pixels,
       write_place(tile, at.rows, at.columns);
     }
   }
+}
+
+ImageProcessor scaled_processor(const ScaledTile& tile) {
+  ImageSettings settings;
+  settings.origin = "[data] patch";
+  settings.geometry = tile;
+  settings.filter = ResampleFilter::bilinear;
+  settings.mean = settings.deviation = {0.5, 0.5, 0.5};
+  EncoderGrid encoder;
+  encoder.patch = tile.patch;
+  return {std::move(settings), encoder};
 }
 
 std::string ImageProcessor::fingerprint() const {

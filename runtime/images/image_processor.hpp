@@ -45,6 +45,7 @@ class ImageProcessor {
   [[nodiscard]] bool mixes() const { return std::holds_alternative<FittedTiles>(settings_.geometry); }
 
   [[nodiscard]] const ImageSettings& settings() const { return settings_; }
+  [[nodiscard]] const EncoderGrid& encoder() const { return encoder_; }
   /// Returns 32 hexadecimal digits over all settings, the order of passes, and the encoder's grid.
   [[nodiscard]] std::string fingerprint() const;
 
@@ -56,6 +57,9 @@ class ImageProcessor {
   EncoderGrid encoder_;
   std::array<std::array<float, 256>, 3> values_{};  // (channel, byte)
 };
+
+/// Returns the processor of a model without a folder: it resizes bilinearly, with values in [-1, 1].
+[[nodiscard]] ImageProcessor scaled_processor(const ScaledTile& tile);
 
 /// Reads the settings of a folder: processor_config.json if it has image_processor, else preprocessor_config.json.
 /// Absent and null keys have the defaults of the class in transformers. Errors (invalid_argument, not_found) name file

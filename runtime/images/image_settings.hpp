@@ -50,7 +50,18 @@ struct NativeTile {
   std::int64_t largest_area = 0;   ///< pixels
 };
 
-using TileGeometry = std::variant<SquareTile, FittedTiles, FilledTiles, AspectTiles, NativeTile>;
+/// One tile, of a model without a processor, that keeps the aspect as well as patches allow. With image_size the longer
+/// side becomes image_size and the shorter side scales with it, each rounded to the nearest multiple of the patch, at
+/// least one patch. Without it, an image larger than max_image_size is shrunk to it, and each side is rounded in the
+/// same way, but not above max_image_size.
+struct ScaledTile {
+  std::int64_t patch = 8;              ///< side of a patch, pixels
+  std::int64_t image_size = 64;        ///< longer side of every image, a multiple of `patch`; 0: native size
+  std::int64_t max_image_size = 1024;  ///< longest side at native size
+  friend bool operator==(const ScaledTile&, const ScaledTile&) = default;
+};
+
+using TileGeometry = std::variant<SquareTile, FittedTiles, FilledTiles, AspectTiles, NativeTile, ScaledTile>;
 
 struct ImageSettings {
   std::string origin;  ///< file, for messages

@@ -144,7 +144,7 @@ struct DataConfig {
   std::string images;                   ///< folder of the images of rows; empty: "images" next to the file
   std::string processor;                ///< folder of the model whose processor reads images; empty: none
   ResampleOrder resample_order = ResampleOrder::automatic;
-  std::string validation_path;          ///< kind = "llava": separate file for validation; empty: a fraction
+  std::string validation_path;          ///< kind = "llava": rows for validation; empty: a fraction
   std::int64_t patch = 8;               ///< pixels on a patch's side
   std::int64_t image_size = 64;         ///< longer side of a resized image, pixels; 0: native size
   std::int64_t max_image_size = 1024;   ///< limit for native images, pixels; larger images are shrunk to it

@@ -87,8 +87,9 @@ void read_pictures(const JobTable& data, DataConfig& out) {
       data.text("images", out.images,
                 {"llava, and rows with `processor`: the folder of the images (PNG, JPEG, WebP); empty: `images` "
                  "next to the file"});
-  out.validation_path = data.text("validation_path", out.validation_path,
-                                  {"llava: a JSON file for validation; empty: `validation_fraction` of `path`"});
+  out.validation_path =
+      data.text("validation_path", out.validation_path,
+                {"llava: a file or folder of rows for validation; empty: `validation_fraction` of `path`"});
   out.patch = data.integer("patch", out.patch, {.min = 1, .max = 1024},
                            {"llava, synthetic_images: the side of a patch", "pixels"});
   out.image_size = data.integer("image_size", out.image_size, {.min = noise ? 1 : 0, .max = largest},
@@ -101,9 +102,6 @@ void read_pictures(const JobTable& data, DataConfig& out) {
   out.image_share = data.number("image_share", out.image_share, {.min = 0.0, .max = 1.0},
                                 {"synthetic_images: the share of samples with an image"});
   check_pictures(data, out);
-  if (own_rows && !out.validation_path.empty()) {
-    data.fail("validation_path", "does not apply with data.processor, whose rows are split by validation_fraction");
-  }
 }
 
 /// Returns the points of a survival function.
@@ -160,10 +158,9 @@ void read_lengths(const JobTable& data, DataConfig& out) {
 }
 
 /// Returns whether the kind may have rows that are prepared; for texts this depends on the files.
-bool has_rows(const DataConfig& data) {
-  const DataKind kind = data.kind;
+bool has_rows(DataKind kind) {
   return kind == DataKind::text || kind == DataKind::chat || kind == DataKind::parquet ||
-         kind == DataKind::webdataset || (kind == DataKind::llava && !data.processor.empty());
+         kind == DataKind::webdataset || kind == DataKind::llava;
 }
 
 void check_teachers(const JobTable& source, const std::vector<std::string>& teachers) {
@@ -201,16 +198,18 @@ std::vector<MixedData> read_mix(const JobTable& data) {
 
 /// Reads the keys of rows and of prepared data.
 void read_rows(const JobTable& data, DataConfig& out) {
-  const bool rows = has_rows(out);
+  const bool rows = has_rows(out.kind);
   const bool prepared = out.kind == DataKind::prepared;
   if (!rows && !prepared) {
     refuse_for_kind(data, out.kind, {"packing", "long"},
-                    "\"prepared\", \"text\", \"chat\", \"parquet\" and \"webdataset\"");
+                    "\"prepared\", \"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"");
   }
-  if (!rows) refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\", \"parquet\" and \"webdataset\"");
+  if (!rows || out.kind == DataKind::llava) {
+    refuse_for_kind(data, out.kind, {"field"}, "\"text\", \"chat\", \"parquet\" and \"webdataset\"");
+  }
   if (!rows || out.kind == DataKind::text) {
     refuse_for_kind(data, out.kind, {"template", "end_of_turn", "date", "learn"},
-                    "\"chat\", \"parquet\" and \"webdataset\"");
+                    "\"chat\", \"parquet\", \"webdataset\" and \"llava\"");
   }
   if (is_generated(out.kind)) {
     refuse_for_kind(data, out.kind, {"max_bad_samples"},
@@ -231,21 +230,19 @@ void read_rows(const JobTable& data, DataConfig& out) {
                    "auto: cut for conversations, split for texts"});
   out.chat_template =
       data.text("template", out.chat_template,
-                {"chat, parquet, webdataset: the chat template: auto (next to the tokenizer), chatml, none (a "
-                 "prompt and its completion unchanged), or a Jinja file"});
-  out.end_of_turn =
-      data.text("end_of_turn", out.end_of_turn,
-                {"chat, parquet, webdataset: the token that ends an answer, appended if the template does not write "
-                 "it; absent: the end tokens in the tokenizer's folder"});
+                {"conversations: the chat template: auto (next to the tokenizer; llava without `processor`: USER: and "
+                 "ASSISTANT:), chatml, none (a prompt and its completion unchanged), or a Jinja file"});
+  out.end_of_turn = data.text("end_of_turn", out.end_of_turn,
+                              {"conversations: the token that ends an answer, appended if the template does not write "
+                               "it; absent: the end tokens in the tokenizer's folder"});
   out.date = data.text("date", out.date,
-                       {"chat, parquet, webdataset: the day that a chat template prints (strftime_now), as "
+                       {"conversations: the day that a chat template prints (strftime_now), as "
                         "2026-01-31; absent: the day of the preparation"});
   if (!out.date.empty() && !parse_iso_day(out.date)) {
     data.fail("date", "= \"" + printable(out.date) + "\" is not a day; write it as 2026-01-31");
   }
-  out.learned =
-      data.choice("learn", out.learned, learned_answers_names,
-                  {"chat, parquet, webdataset: the answers of a conversation that are learned: all, or the last"});
+  out.learned = data.choice("learn", out.learned, learned_answers_names,
+                            {"conversations: the answers of a conversation that are learned: all, or the last"});
   out.text_column =
       data.text("field", out.text_column, {"rows: the column of the text; absent: the columns are recognised"});
   out.max_bad_samples =
@@ -258,7 +255,7 @@ void read_rows(const JobTable& data, DataConfig& out) {
 /// Reads the keys of texts.
 void read_texts(const JobTable& data, DataConfig& out) {
   if (out.kind != DataKind::text) refuse_for_kind(data, out.kind, {"as_text"}, "\"text\"");
-  if (!has_rows(out) && out.kind != DataKind::llava) {
+  if (!has_rows(out.kind)) {
     refuse_for_kind(data, out.kind, {"begin_of_text"},
                     "\"text\", \"chat\", \"parquet\", \"webdataset\" and \"llava\"" +
                         std::string(out.kind == DataKind::prepared ? "; `maestro prepare` has settled it" : ""));
@@ -266,10 +263,10 @@ void read_texts(const JobTable& data, DataConfig& out) {
   out.as_text = data.flag("as_text", out.as_text,
                           {"text: files are plain text, regardless of their names and first characters; false: a text "
                            "that begins with { or [ is read as JSON"});
-  out.begin_of_text = data.flag(
-      "begin_of_text", out.begin_of_text,
-      {"texts, prompts with a completion, and llava: each begins with the tokenizer's begin-of-text tokens, such as "
-       "<bos>; in conversations, the chat template writes them"});
+  out.begin_of_text = data.flag("begin_of_text", out.begin_of_text,
+                                {"texts, prompts with a completion, and llava without `processor`: each begins with "
+                                 "the tokenizer's begin-of-text tokens, such as "
+                                 "<bos>; in conversations, the chat template writes them"});
 }
 
 /// Checks the path against the kind.

@@ -58,6 +58,9 @@ class Tokenizer {
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> tokens) const { return decode(tokens, false); }
 
+ protected:
+  void set_end_of_text(std::int32_t token) { end_of_text_ = token; }
+
  private:
   friend Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::filesystem::path& folder_or_file);
   std::optional<std::int32_t> end_of_text_;

@@ -193,7 +193,7 @@ class TheCommand(VisionLanguageTest):
 
 
 class Rows(VisionLanguageTest):
-    def test_as_llava_has_them_are_repaired_and_counted_in_the_header(self):
+    def test_as_llava_has_them_are_repaired_and_counted(self):
         human, gpt = ({"from": speaker, "value": "red"} for speaker in ("human", "gpt"))
         rows = {"greets": [gpt, human, gpt], "asks": [human, gpt, human],
                 "system": [{"from": "system", "value": "Be brief."}, human, gpt], "bare": [human, gpt]}
@@ -201,16 +201,20 @@ class Rows(VisionLanguageTest):
         repaired[-1]["image"] = "red.png"
         self.write_data("rows.json", [*self.mixed[:12], *repaired])
         finished = self.train(vision_language(), settings={"data.path": "rows.json", "train.steps": 1})
-        self.assertIn("rows repaired: answer before the first question dropped 1 (first 'greets'), last question without an "
-                      "answer cut 1 (first 'asks'), system text kept in front 1 (first 'system'), images without <image> put "
-                      "first 1 (first 'bare')", finished.out)
+        for row, note in ((13, "answers before the first question are dropped in 1 row"),
+                          (14, "the last question, without an answer, is cut in 1 row"),
+                          (15, "the system text is kept in 1 row"),
+                          (16, "images come before the first question in 1 row without a place for them")):
+            self.assertIn(f"note: {note}, first the row at rows.json: row {row}\n", finished.out)
 
-    def test_with_equal_ids_reach_both_sides(self):
-        self.write_data("equal.json", [entry | {"id": "same"} for entry in self.mixed[:12]])
-        job = vision_language()
-        del job["data"]["validation_path"]
-        finished = self.train(job, settings={"data.path": "equal.json", "train.steps": 1})
-        self.assertIn("id of an earlier row, split by content 11 (first 'same')", finished.out)
+    def test_are_prepared_once(self):
+        settings = {"train.steps": 1}
+        self.assertIn("prepared 98 rows in out/data/prepared", self.train(vision_language(), settings=settings).out)
+        self.assertNotIn("prepared 98 rows", self.train(vision_language(), "--fresh", settings=settings).out)
+        self.assertTrue((self.folder / "out/data/prepared/data.json").exists())
+        checked = self.call("check", self.write_job(vision_language()), "--fresh",
+                            *options_of(settings | {"data.image_size": 8}))
+        self.assertIn("prepared 98 rows in out/data/prepared", checked.out + checked.err)
 
 
 class Pictures(VisionLanguageTest):
@@ -260,7 +264,8 @@ class Pictures(VisionLanguageTest):
                 finished = self.start(vision_language(), settings=settings).wait()
                 self.assertNotEqual(finished.status, 0)
                 self.assertIn("torn.png", finished.err)
-                self.assertIn("torn-one", finished.err)
+                if keep == 20:
+                    self.assertIn("torn.json: row 1", finished.err)
                 checked = self.call("check", self.write_job(vision_language()), "--fresh", *options_of(settings))
                 self.assertEqual(checked.status, 2, checked.describe())
                 self.assertEqual(checked.error_lines(), finished.error_lines())
@@ -268,11 +273,11 @@ class Pictures(VisionLanguageTest):
     def test_that_are_broken_may_be_left_out_and_are_counted(self):
         settings = self.broken(20) | {"data.max_bad_samples": 5, "train.global_batch": 5, "train.steps": 3}
         finished = self.train(vision_language(), settings=settings)
-        self.assertIn("left out: 1 bad", finished.report["plan"]["corpus"])
+        self.assertIn("1 bad rows left out", finished.report["plan"]["corpus"])
         settings = self.broken(200) | {"data.max_bad_samples": 5}
         finished = self.train(vision_language(), settings=settings)
         self.assertEqual(len(finished.report["samples"]["left_out"]), 1)
-        self.assertIn("torn-one", finished.report["samples"]["left_out"][0])
+        self.assertIn("torn.png", finished.report["samples"]["left_out"][0])
 
     def test_that_are_all_broken_end_the_run_though_all_may_be_left_out(self):
         settings = self.broken(200) | {"data.max_bad_samples": 1000, "train.global_batch": 2}
@@ -295,7 +300,7 @@ class Pictures(VisionLanguageTest):
         self.assertEqual(finished.status, 2, finished.describe())
         self.assertEqual(len(finished.err.splitlines()), 1, finished.describe())
         self.assertIn("uneven.json", finished.err)
-        self.assertIn("'uneven'", finished.err)
+        self.assertIn("uneven.json: row 1", finished.err)
 
 
 class PositionTables(VisionLanguageTest):

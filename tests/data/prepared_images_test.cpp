@@ -36,7 +36,7 @@ class PreparedImagesOf : public ::testing::Test {
     made.processor = references / "images" / model;
     made.tokenizer = made.processor.string();
     made.chat_template = "auto";
-    made.images = rows / "images";
+    if (input.extension() != ".tar") made.images = rows / "images";
     made.validation_fraction = 0.3;
     made.jobs = 2;
     return made;

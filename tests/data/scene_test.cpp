@@ -7,10 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include "runtime/data/image/llava_corpus.hpp"
 #include "runtime/data/synthetic/scene_dataset.hpp"
 #include "runtime/data/synthetic/scene_generator.hpp"
 #include "runtime/data/synthetic/scene_painter.hpp"
+#include "runtime/data/text/prepared_corpus.hpp"
 #include "tests/data/temp_folder.hpp"
 
 namespace maestro {
@@ -135,8 +135,9 @@ TEST(SceneGenerator, refuses_options_out_of_range) {
   EXPECT_THROW(SceneGenerator({.picture_share = 1.5}), JobError);
 }
 
-DataConfig data_of(const SceneDataset& scenes) {
+DataConfig data_of(const SceneDataset& scenes, const std::filesystem::path& work) {
   DataConfig config;
+  config.work_folder = work.string();
   config.kind = DataKind::llava;
   config.path = scenes.train.string();
   config.validation_path = scenes.validation.string();
@@ -151,7 +152,8 @@ TEST(SceneDataset, is_read_back_as_it_was_drawn) {
   options.validation_samples = 20;
   const SceneDataset written = write_scene_dataset(folder.path() / "scenes", options);
   EXPECT_TRUE(written.written);
-  const LlavaCorpus corpus(data_of(written));
+  const auto opened = open_corpus(data_of(written, folder.path() / "work"), 1);
+  const auto& corpus = dynamic_cast<const PreparedCorpus&>(*opened);
   ASSERT_EQ(corpus.samples(Split::train), 60u);
   ASSERT_EQ(corpus.samples(Split::validation), 20u);
   const SceneGenerator scenes(options.scenes);

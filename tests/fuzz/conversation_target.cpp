@@ -1,30 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzz target for conversation files: every valid entry becomes tokens.
+// Fuzz target for conversations about images: every valid row becomes tokens.
+#include <algorithm>
 #include <sstream>
 
 #include "fuzz_target.hpp"
-#include "runtime/data/text/chat_template.hpp"
-#include "runtime/data/text/conversations.hpp"
-#include "runtime/tokenizer/tokenizer.hpp"
+#include "runtime/core/json_text.hpp"
+#include "runtime/dataset/document_encoder.hpp"
+#include "runtime/dataset/record_format.hpp"
 
 namespace maestro::fuzz {
 namespace {
 
-constexpr std::int64_t sequence = 256;
+constexpr ImageSize two_patches{16, 8};
 
-void use(const Conversation& conversation) {
-  require(!conversation.turns.empty() && conversation.turns.size() % 2 == 0, "questions and answers come in pairs");
-  const ByteTokenizer tokenizer;
-  const std::vector<std::int64_t> patches(conversation.images.size(), 2);
-  const Result<ChatTokens> chat = chat_tokens(conversation, patches, tokenizer, sequence, true);
-  if (accepted(chat)) {
-    require(chat->tokens.size() == chat->targets.size() && chat->learned > 0, "a conversation has targets");
-    require(chat->prompt <= chat->tokens.size(), "a prompt ends before its answer");
-    require(chat->turns % 2 == 0 && chat->turns > 0, "questions stay with their answers");
-    require(chat->pictures <= patches.size(), "no picture is added");
-    static_cast<void>(chat_answer(std::span(chat->tokens).first(chat->prompt), chat->tokens, tokenizer));
+DocumentEncoder made_encoder() {
+  PrepareOptions options;
+  options.chat_template = "auto";
+  options.scaled = ScaledTile{8, 0, 1024};
+  return DocumentEncoder(options);
+}
+
+void use(const Record& record) {
+  static const DocumentEncoder encoder = made_encoder();
+  require(record.images.size() == record.image_messages.size(), "images are in messages");
+  const ImageModel& images = *encoder.images();
+  const std::vector<ImagePlan> plans(record.images.size(), images.processor.plan(two_patches).value_or_throw());
+  RowNotes notes;
+  const Result<std::vector<Document>> documents = encoder.encode(record, notes, plans);
+  if (!accepted(documents)) return;
+  for (const Document& document : *documents) {
+    require(document.learned.size() == document.tokens.size(), "every token has a flag");
+    require(std::ranges::count(document.learned, 1) > 0, "a conversation has targets");
+    require(document.images <= plans.size(), "no image is added");
+    require(std::ranges::count(document.tokens, images.expander.image_token()) ==
+                2 * static_cast<std::ptrdiff_t>(document.images),
+            "an image has a token for each patch");
+    require(std::ranges::max(document.tokens) <= images.expander.image_token(), "no other token is added");
   }
-  static_cast<void>(chat_question(conversation));
 }
 
 }  // namespace
@@ -33,10 +45,11 @@ void use(const Conversation& conversation) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace maestro;
   std::istringstream text{std::string(fuzz::text_of(data, size))};
-  fuzz::accepts([&] {
-    parse_conversations(text, "conversations.json", [](const std::string&, const Result<Conversation>& conversation) {
-      if (fuzz::accepted(conversation)) fuzz::use(*conversation);
-    });
-  });
+  fuzz::accepted(parse_json_list({text, "conversations.json", "conversations"}, [](const nlohmann::json& row) {
+    const Result<RecordFormat> format = RecordFormat::of(row, "", ImagesOfRows::spaced);
+    if (!fuzz::accepted(format) || !format->is_chat()) return;
+    const Result<Record> record = format->read(row, row.dump());
+    if (fuzz::accepted(record)) fuzz::use(*record);
+  }));
   return 0;
 }

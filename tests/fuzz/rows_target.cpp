@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzz target for training data: rows in files of every kind, records in rows, conversations about images in archives,
+// Fuzz target for training data: rows in files of every kind, records in rows, images in archives,
 // and the index of prepared data.
 #include <optional>
 
 #include "fuzz_target.hpp"
 #include "runtime/core/json_text.hpp"
-#include "runtime/data/text/conversations.hpp"
 #include "runtime/dataset/prepared_data.hpp"
 #include "runtime/dataset/record_format.hpp"
 #include "runtime/dataset/row_files.hpp"
@@ -13,7 +12,7 @@
 namespace maestro::fuzz {
 namespace {
 
-void use(Row& row, std::optional<RecordFormat>& format, bool images) {
+void use(Row& row, std::optional<RecordFormat>& format, const std::filesystem::path& file, ImagesOfRows images) {
   if (!row.json) return;
   if (!format) {
     Result<RecordFormat> made = format_of_row(row, "", images);
@@ -27,7 +26,8 @@ void use(Row& row, std::optional<RecordFormat>& format, bool images) {
   require(format->is_chat() == !record->messages.empty(), "conversations have messages");
   require(record->images.size() == record->image_messages.size(), "images are in messages");
   for (const RowImage& image : record->images) {
-    if (!image.content.empty()) accepted(find_image(image, {}, {}));
+    if (!image.content.empty() || image.member) accepted(find_image(image, {}, file));
+    if (image.member && image.member->position) accepted(read_tar_image(file, *image.member->position));
   }
 }
 
@@ -36,23 +36,13 @@ void read(const std::filesystem::path& file) {
   if (!accepted(kind)) return;
   require(accepted(check_kind_of_rows(file, *kind)) || *kind == RowFileKind::binary || *kind == RowFileKind::wide_text,
           "a file is refused by its kind");
-  for (const bool images : {false, true}) {
+  for (const ImagesOfRows images : {ImagesOfRows::refused, ImagesOfRows::placed, ImagesOfRows::spaced}) {
     std::optional<RecordFormat> format;
-    const RowSink sink = [&](Row&& row) { use(row, format, images); };
+    const RowSink sink = [&](Row&& row) { use(row, format, file, images); };
     accepts([&] {
-      if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, sink, images));
+      if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, sink, images != ImagesOfRows::refused));
     });
   }
-  if (*kind != RowFileKind::webdataset) return;
-  accepts([&] {
-    read_conversations(file.string(), [](const std::string&, const Result<Conversation>& conversation) {
-      if (!accepted(conversation)) return;
-      require(conversation->images.size() == conversation->members.size(), "pictures of an archive are its members");
-      for (const TarImage& picture : conversation->members) {
-        accepted(read_tar_image(conversation->archive, *picture.position));
-      }
-    });
-  });
 }
 
 }  // namespace

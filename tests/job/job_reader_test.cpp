@@ -237,8 +237,8 @@ TEST(JobReader, an_image_processor_replaces_the_keys_of_patches) {
   EXPECT_THAT(data_error(chat + "validation_path = \"v\""), HasSubstr("belongs to kind = \"llava\""));
   const std::string llava = "kind = \"llava\"\npath = \"x\"\nprocessor = \"model\"\n";
   EXPECT_EQ(data_error(llava + "template = \"chatml\"\nlearn = \"last\"\npacking = \"documents\""), "(no error)");
-  EXPECT_THAT(data_error(llava + "validation_path = \"v\""),
-              HasSubstr("does not apply with data.processor, whose rows are split by validation_fraction"));
+  EXPECT_EQ(data_error(llava + "validation_path = \"v\""), "(no error)");
+  EXPECT_EQ(data_error("kind = \"llava\"\npath = \"x\"\nlearn = \"last\"\nlong = \"drop\""), "(no error)");
   EXPECT_THAT(data_error("kind = \"chat\"\npath = \"x\"\nresample_order = \"pillow13\""),
               HasSubstr("needs data.processor, whose images it resizes"));
   EXPECT_THAT(data_error("kind = \"chat\"\npath = \"x\"\nimages = \"i\""), HasSubstr("or to rows with data.processor"));

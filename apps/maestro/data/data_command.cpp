@@ -98,7 +98,7 @@ int run_data(const DataArguments& arguments, Console& console) {
     console.note("  all checksums are right");
   }
   const std::filesystem::path own = std::filesystem::path(arguments.folder) / prepared_tokenizer_folder;
-  const auto tokenizer = make_tokenizer(std::filesystem::exists(own) ? own.string() : "bytes");
+  const auto tokenizer = make_prepared_tokenizer(std::filesystem::exists(own) ? own.string() : "bytes", index.images);
   if (const std::string begin = spelled_begin_of_text(*tokenizer);
       !begin.empty() && index.holds_texts() && !index.begin_of_text()) {
     console.note("  texts       begin without " + printable(begin) + ": an older version prepared them");

@@ -40,7 +40,7 @@ std::string prepared_lines(const PreparedIndex& index) {
   }
   text += "  tokenizer   " + printable(index.tokenizer) + ": " + std::to_string(index.vocabulary) + " tokens\n";
   if (index.images) {
-    text += "  processor   " + printable(index.images->processor) + ", " +
+    text += "  processor   " + printable(index.images->description()) + ", " +
             std::to_string(index.images->containers.size()) + " folders or files with images\n";
   }
   const std::string begin = index.begin_of_text().value_or("");

@@ -171,9 +171,8 @@ void add_vlm(Commands& commands) {
       "vlm", "train a vision-language model: a given one, or a small one on drawn scenes, and show its answers",
       run_vlm);
   CLI::Option* data = command.add_option("--data", arguments.data,
-                                         "conversations about images: JSON, JSON Lines, Parquet, tar, a folder, or "
-                                         "from `maestro prepare`; without --model in LLaVA's format (default: drawn "
-                                         "scenes)");
+                                         "conversations about images: JSON, JSON Lines, Parquet, tar, or a folder of "
+                                         "these; with --model also from `maestro prepare` (default: drawn scenes)");
   CLI::Option* model = command
                            .add_option("--model", arguments.model,
                                        "the model: a vision-language model's folder, or its name in the hub's cache "

@@ -38,15 +38,20 @@ std::size_t default_cache_bytes() {
                                 : most / 4;
 }
 
+ImageProcessor open_processor(const fs::path& folder, const PreparedImages& images) {
+  if (images.scaled) return scaled_processor(*images.scaled);
+  return {read_image_settings(folder, images.resample_order).value_or_throw(),
+          read_encoder_grid(folder).value_or_throw()};
+}
+
 }  // namespace
 
 PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, const fs::path& processor)
     : folder_(std::move(folder)),
       processor_folder_(processor.empty() ? folder_ / prepared_processor_folder : processor),
       images_(images),
-      encoder_(read_encoder_grid(processor_folder_).value_or_throw()),
-      mark_rule_(read_mark_rule(processor_folder_).value_or_throw()),
-      processor_(read_image_settings(processor_folder_, images_.resample_order).value_or_throw(), encoder_),
+      mark_rule_(images_.scaled ? MarkRule() : read_mark_rule(processor_folder_).value_or_throw()),
+      processor_(open_processor(processor_folder_, images_)),
       cache_(default_cache_bytes()) {}
 
 Result<PreparedImage> PreparedImageReader::planned(PreparedImage image) const {
@@ -71,7 +76,7 @@ Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
 Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) const {
   const Result<ImagePlan> made = plan(image);
   if (!made) return made.error();
-  const ImageGrid tile = tile_patches(*made, encoder_);
+  const ImageGrid tile = tile_patches(*made, processor_.encoder());
   return PatchGrid{tile.rows, tile.columns};
 }
 
@@ -133,7 +138,8 @@ Status PreparedImageReader::mix(std::span<const NumberedImage> images, std::span
     const Result<ImagePlan> made = plan(image.image);
     if (!made) return made.error();
     const auto count = static_cast<std::size_t>(image.image.visual_rows * terms);
-    write_mix(mixed_rows(*made, tile_patches(*made, encoder_)), first, sources.first(count), weights.first(count));
+    write_mix(mixed_rows(*made, tile_patches(*made, processor_.encoder())), first, sources.first(count),
+              weights.first(count));
     sources = sources.subspan(count);
     weights = weights.subspan(count);
     first += image.image.encoder_rows;

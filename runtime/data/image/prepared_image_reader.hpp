@@ -28,12 +28,15 @@ struct NumberedImage {
 /// Thread-safe.
 class PreparedImageReader {
  public:
-  /// Reads the processor in the folder of prepared data, or in `processor` if it is given. Throws JobError if it cannot
-  /// be read. The cache holds tiles of up to an eighth of the host's memory, at most 4 GiB.
+  /// Reads the processor in the folder of prepared data, or in `processor` if it is given, unless `images` have the
+  /// sizes of one tile. Throws JobError if it cannot be read. The cache holds tiles of up to an eighth of the host's
+  /// memory, at most 4 GiB.
   PreparedImageReader(std::filesystem::path folder, const PreparedImages& images,
                       const std::filesystem::path& processor = {});
 
-  [[nodiscard]] std::int64_t patch_columns() const { return 3 * encoder_.patch * encoder_.patch; }
+  [[nodiscard]] std::int64_t patch_columns() const {
+    return 3 * processor_.encoder().patch * processor_.encoder().patch;
+  }
   /// Returns the grid of a tile's patches.
   [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
   /// Returns whether the decoder's rows are weighted sums of the encoder's.
@@ -65,7 +68,6 @@ class PreparedImageReader {
   std::filesystem::path folder_;
   std::filesystem::path processor_folder_;
   PreparedImages images_;
-  EncoderGrid encoder_;
   MarkRule mark_rule_;
   ImageProcessor processor_;
   mutable ImageCache cache_;  // thread-safe, and does not affect the rows

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set of scenes on disk, in the format that LlavaCorpus reads.
+// A data set of scenes on disk, as a list in the format of LLaVA.
 //
 // SD-1 (complete or rewritten): `scenes.json`, which describes the folder's content, is written last and removed first:
 //       if it exists, the rest is complete. A folder without it, or with different options in it, is written anew.

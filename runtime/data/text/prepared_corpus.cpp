@@ -6,6 +6,7 @@
 
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/dataset/conversation_template.hpp"
 #include "runtime/dataset/image_model.hpp"
 #include "runtime/dataset/kept_text.hpp"
 #include "runtime/files/checksum.hpp"
@@ -43,9 +44,30 @@ void check_processor(const PreparedImages& images, const Tokenizer& tokenizer, c
   if (config.processor.empty()) return;
   const ImageModel model = read_image_model(config.processor, tokenizer, images.resample_order).value_or_throw();
   if (model.fingerprint() == images.processor_fingerprint) return;
-  throw JobError(where + " was prepared with another processor (" + printable(images.processor) +
+  throw JobError(where + " was prepared with another processor (" + printable(images.description()) +
                  ") than data.processor = " + printable(config.processor) + "; prepare the data again with --model " +
                  printable(config.processor));
+}
+
+/// Returns a document's number in its split, from 0, and its file.
+std::string name_of(const PreparedSplit& split, const PreparedShardFile& shard, std::uint64_t document,
+                    const PreparedIndex& index) {
+  std::uint64_t number = document;
+  for (std::size_t at = 0; &split.shard(at) != &shard; ++at) number += split.shard(at).documents();
+  const auto source = static_cast<std::size_t>(shard.source(document));
+  return "document " + std::to_string(number) +
+         (source < index.sources.size() ? ", from " + printable(index.sources[source].path) : "");
+}
+
+/// Returns the most positions, at most `sequence`, that end with an answer's last token: a target whose next token is
+/// none. 0: the first answer is longer. `learned` has a flag per token, at least `sequence` + 1.
+std::int64_t positions_of_turns(std::span<const std::uint8_t> learned, std::int64_t sequence) {
+  std::int64_t length = sequence;
+  const auto ends = [&](std::int64_t at) {
+    return learned[static_cast<std::size_t>(at)] != 0 && learned[static_cast<std::size_t>(at) + 1] == 0;
+  };
+  while (length > 0 && !ends(length)) --length;
+  return length;
 }
 
 }  // namespace
@@ -110,7 +132,7 @@ void PreparedCorpus::open_images() {
                    " has images, which long = \"split\" would divide; use \"cut\", which cuts at turns, or "
                    "\"drop\"");
   }
-  tokenizer_ = make_tokenizer(data_tokenizer());
+  tokenizer_ = make_prepared_tokenizer(data_tokenizer(), index_.images);
   if (reader_.empty()) {
     check_processor(*index_.images, *tokenizer_, config_, where);
   } else {
@@ -174,15 +196,9 @@ void PreparedCorpus::add_conversation(PreparedSplit& side, const PreparedShardFi
       ++left_out_;
       return;
     }
-    // The sample ends with the last answer's last token: a target whose next token is none.
-    const std::span<const std::uint8_t> learned = shard.learned(begin, positions + 1);
-    length = config_.sequence;
-    const auto ends = [&](std::int64_t at) {
-      return learned[static_cast<std::size_t>(at)] != 0 && learned[static_cast<std::size_t>(at) + 1] == 0;
-    };
-    while (length > 0 && !ends(length)) --length;
+    length = positions_of_turns(shard.learned(begin, positions + 1), config_.sequence);
     if (length < shortest_sample) {
-      ++unfit_;
+      if (unfit_++ == 0) first_unfit_ = name_of(side, shard, document, index_);
       return;
     }
     ++cut_;
@@ -273,6 +289,7 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   std::vector<std::int32_t> words = out.prompt;
   std::erase(words, image_token);
   out.question = decode({}, words);
+  if (index_.images && index_.images->scaled) out.question = first_question(out.question);
   // Newlines between tiles remain from the text of an image.
   const auto twice = [](char left, char right) { return left == '\n' && right == '\n'; };
   out.question.erase(std::unique(out.question.begin(), out.question.end(), twice), out.question.end());
@@ -381,7 +398,9 @@ DataFingerprint PreparedCorpus::fingerprint() const {
                {"data.sequence", std::to_string(config_.sequence)},
                {"data.packing", stream_ ? "stream" : "documents"},
                {"content", content.text()}});
-  if (index_.images) made["data.processor"] = index_.images->processor_fingerprint;
+  if (const auto& images = index_.images) {
+    made[images->scaled ? "data.images" : "data.processor"] = images->processor_fingerprint;
+  }
   return made;
 }
 
@@ -406,11 +425,11 @@ std::string PreparedCorpus::describe() const {
                      std::to_string(longest_) + " tokens";
   if (images_) {
     text += ", " + std::to_string(with_images_) + " samples with images of up to " +
-            std::to_string(most_rows_.patches) + " patches a sample (" + printable(index_.images->processor) + ")";
+            std::to_string(most_rows_.patches) + " patches a sample (" + printable(index_.images->description()) + ")";
     if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut after the last answer that fits";
     if (unfit_ > 0) {
       text += ", " + std::to_string(unfit_) + " left out (the first answer does not fit " +
-              std::to_string(config_.sequence) + " tokens)";
+              std::to_string(config_.sequence) + " tokens; the first is " + first_unfit_ + ")";
     }
   } else if (cut_ > 0) {
     text += ", " + std::to_string(cut_) + " cut to " + std::to_string(config_.sequence) + " tokens";
@@ -419,6 +438,7 @@ std::string PreparedCorpus::describe() const {
     text += " (" + std::to_string(cut_answers_) + " of them " + (cut_answers_ == 1 ? "ends" : "end") +
             " inside of an answer, without its end)";
   }
+  if (left_out() > 0) text += ", " + std::to_string(left_out()) + " bad rows left out";
   if (left_out_ > 0) text += ", " + std::to_string(left_out_) + " left out (too short, too long, or without a target)";
   return text;
 }

@@ -119,6 +119,7 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   bool more_visual_ = false;                   // a sample has more visual rows than patches
   std::uint64_t with_images_ = 0;              // samples
   std::uint64_t unfit_ = 0;                    // conversations whose first answer does not fit
+  std::string first_unfit_;                    // the first of these
   mutable std::atomic<std::size_t> read_ = 0;  // bytes read since memory was last released
 };
 

@@ -12,6 +12,7 @@ namespace maestro {
 PreparedSplit::PreparedSplit(const std::filesystem::path& folder, const PreparedIndex& index,
                              const std::vector<PreparedShard>& shards, std::uint64_t& images)
     : folder_(folder), vocabulary_(index.vocabulary) {
+  if (index.images) image_token_ = index.images->image_token;
   for (const PreparedShard& shard : shards) {
     files_.push_back(shard.file);
     shards_.push_back(PreparedShardFile::open(folder_, shard, index.conversations).value_or_throw());
@@ -100,8 +101,10 @@ void PreparedSplit::read(std::uint64_t begin, std::span<std::int32_t> tokens, st
     }
     done += count;
   }
-  const auto [least, most] = std::ranges::minmax(tokens);
-  if (least >= 0 && most < vocabulary_) return;
+  const auto known = [&](std::int32_t token) {
+    return (token >= 0 && token < vocabulary_) || (image_token_ && token == *image_token_);
+  };
+  if (std::ranges::all_of(tokens, known)) return;
   throw std::runtime_error(printable(folder_.string()) + " has a token outside of its vocabulary of " +
                            std::to_string(vocabulary_) + ": a shard is damaged, prepare the data again");
 }
