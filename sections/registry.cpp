@@ -117,11 +117,20 @@ SectionFactory vision_language_decoder(const SectionTable& section) {
   return factory<VisionLanguageDecoder>(std::move(options), section.data);
 }
 
+/// Sets how a teacher reads the samples. Throws JobError for one that may name tokens that the student lacks.
+void set_reading(const SectionTable& student, TeacherModel& teacher) {
+  if (student.corpus == nullptr) return;
+  teacher.reading = CorpusSection::reading_of(*student.corpus, teacher.section);
+  if (teacher.reading == Reading::own || !names_tokens(teacher.boundary)) return;
+  const std::int64_t own = student.corpus->vocabulary(), other = student.corpus->other()->vocabulary();
+  if (other <= own) return;
+  student.table.fail("boundary", "names tokens, of which " + teacher.section + " has " + std::to_string(other) +
+                                     " and the data " + std::to_string(own) + "; set \"hidden\" or \"logits\"");
+}
+
 SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = read_student(section.table, section.root, section.data);
-  for (TeacherModel& teacher : options.teachers) {
-    if (section.corpus != nullptr) teacher.reading = CorpusSection::reading_of(*section.corpus, teacher.section);
-  }
+  for (TeacherModel& teacher : options.teachers) set_reading(section, teacher);
   match_tokens(section.table, options.decoder, section.data);
   return factory<DistilledDecoder>(std::move(options), with_visual(section));
 }

@@ -111,7 +111,10 @@ void compose_distillation(App& app) {
     teachers.push_back(&teacher);
   }
   auto& student = app.section("student", "distilled_decoder");
-  for (const SectionBuilder* teacher : teachers) app.connect(data.port("tokens"), teacher->port("tokens"));
+  for (const SectionBuilder* teacher : teachers) {
+    app.connect(data.port("tokens"), teacher->port("tokens"));
+    app.connect_where_present(data.port("targets"), teacher->port("targets"));
+  }
   app.connect(data.port("tokens"), student.port("tokens"));
   app.connect(data.port("targets"), student.port("targets"));
   for (const SectionBuilder* teacher : teachers) {

@@ -65,6 +65,16 @@ bool MixedCorpus::has_marks() const {
   return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->has_marks(); });
 }
 
+std::int64_t MixedCorpus::vocabulary() const {
+  std::int64_t most = 0;
+  for (const MixedPart& part : parts_) most = std::max(most, part.corpus->vocabulary());
+  return most;
+}
+
+bool MixedCorpus::rewrites_tokens() const {
+  return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->rewrites_tokens(); });
+}
+
 PictureGrids MixedCorpus::picture_grids() const {
   PictureGrids sum;
   for (const MixedPart& part : parts_) sum.merge(part.corpus->picture_grids());

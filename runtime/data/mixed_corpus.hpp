@@ -55,6 +55,7 @@ class MixedCorpus final : public Corpus {
     at.corpus->read_mix(split, at.sample, sources, weights);
   }
   [[nodiscard]] bool has_marks() const override;
+  [[nodiscard]] bool rewrites_tokens() const override;
   void read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const override {
     const Place at = place(split, sample);
     at.corpus->read_marks(split, at.sample, marks);
@@ -63,7 +64,7 @@ class MixedCorpus final : public Corpus {
     const Place at = place(split, sample);
     return at.corpus->prepare(split, at.sample);
   }
-  [[nodiscard]] std::int64_t vocabulary() const override { return parts_.front().corpus->vocabulary(); }
+  [[nodiscard]] std::int64_t vocabulary() const override;
   [[nodiscard]] std::string own_tokenizer() const override { return parts_.front().corpus->own_tokenizer(); }
   [[nodiscard]] std::string describe() const override;
   /// Returns the parts' fingerprints with names and weights.

@@ -234,6 +234,14 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
     others.push_back(
         {part.name, part.weight, std::make_unique<PreparedCorpus>(part.corpus->folder(), config, reader.folder)});
   }
+  if (std::ranges::any_of(others, [](const MixedPart& part) { return part.corpus->moves_tokens(); })) {
+    for (const MixedPart& part : others) {
+      if (part.corpus->has_images()) continue;
+      throw JobError("[data.mix." + printable(part.name) + "] was prepared without images, but " +
+                     printable(reader.folder) + " has other ids for special tokens; prepare it with --model, as the " +
+                     "sources with images");
+    }
+  }
   auto mixed = std::make_unique<MixedCorpus>(std::move(parts));
   if (!others.empty()) mixed->read_also(std::make_unique<MixedCorpus>(std::move(others)), std::move(reader.sections));
   return mixed;

@@ -23,7 +23,8 @@ Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tok
   const Result<DecoderConfig> decoder = read_hf_config(folder);
   if (!decoder) return decoder.error();
   try {
-    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander), decoder->image_mask};
+    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander), decoder->image_mask,
+                      decoder->positions};
   } catch (const JobError& problem) {
     return Error{problem.code(), problem.what()};
   }

@@ -19,6 +19,7 @@ struct ImageModel {
   ImageProcessor processor;
   ImageExpander expander;
   ImageMask mask = ImageMask::causal;  ///< mask of the decoder
+  std::int64_t positions = 0;          ///< most positions of the decoder
   /// Returns 32 hexadecimal digits over everything that determines rows and tokens of images.
   [[nodiscard]] std::string fingerprint() const;
 };

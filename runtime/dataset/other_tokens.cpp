@@ -24,6 +24,10 @@ std::int32_t id_of(const Tokenizer& tokenizer, const std::string& piece) {
   return tokens.size() == 1 && tokenizer.piece(tokens.front()) == piece ? tokens.front() : absent;
 }
 
+std::string named(const ReadingModel& model, std::int32_t token) {
+  return std::to_string(token) + " (" + printable(model.tokenizer->piece(token)) + ")";
+}
+
 /// Returns a text that determines an image's tokens.
 std::string key_of(const ExpandedImage& image) {
   std::string key = image.text;
@@ -57,7 +61,8 @@ OtherTokens::OtherTokens(ReadingModel own, ReadingModel other) : own_(std::move(
                      (id < theirs.vocabulary() ? printable(theirs.piece(id)) : "absent") +
                      " there; teacher and student need the same tokens but for special ones");
     }
-    const bool image = id == own_.images.expander.image_token() && id_of(theirs, piece) == image_token();
+    ids_.push_back(same ? id : id_of(theirs, piece));
+    const bool image = id == own_.images.expander.image_token() && ids_.back() == image_token();
     moved_ += same || image ? 0 : 1;
   }
 }
@@ -101,6 +106,52 @@ Result<bool> OtherTokens::keeps(std::span<const PreparedImage> images) const {
     }
   }
   return true;
+}
+
+Result<OtherTokens::Document> OtherTokens::rewritten(const Document& document,
+                                                     std::span<const PreparedImage> images) const {
+  Document made;
+  const auto fail = [](std::string text) { return Error{ErrorCode::invalid_argument, std::move(text)}; };
+  auto at = document.tokens.begin();
+  const auto copy_until = [&](auto end) -> Status {
+    for (; at != end; ++at) {
+      const std::int32_t id = ids_[static_cast<std::size_t>(*at)];
+      const std::uint8_t learned = document.learned[static_cast<std::size_t>(at - document.tokens.begin())];
+      if (id == absent) {
+        return fail("token " + named(own_, *at) + " is not one of the tokenizer in " +
+                    printable(other_.folder.string()));
+      }
+      if (learned != 0 && id != *at) {  // OT-3
+        return fail("answer token " + named(own_, *at) + " is " + named(other_, id) + " in " +
+                    printable(other_.folder.string()) + "; teacher and student need the same ids in answers");
+      }
+      made.tokens.push_back(id);
+      made.learned.push_back(learned);
+    }
+    return {};
+  };
+  for (const PreparedImage& image : images) {
+    const auto tokens = expansion(image);
+    if (!tokens) return tokens.error();
+    const auto& [own, other] = **tokens;
+    for (const auto& [model, ids] : {std::pair(&own_, &own), std::pair(&other_, &other)}) {
+      if (is_special(*model->tokenizer, ids->front()) && is_special(*model->tokenizer, ids->back())) continue;
+      return fail("the text of an image in " + printable(model->folder.string()) + " begins or ends with " +  // OT-2
+                  named(*model, is_special(*model->tokenizer, ids->front()) ? ids->back() : ids->front()) +
+                  ", which is not a special token; teacher and student need as many tokens for an image");
+    }
+    const auto first = std::ranges::find(own, own_.images.expander.image_token()) - own.begin();
+    const auto place = std::find(at, document.tokens.end(), own_.images.expander.image_token());
+    const bool whole = place - at >= first && document.tokens.end() - (place - first) >= std::ssize(own) &&
+                       std::equal(own.begin(), own.end(), place - first);
+    if (!whole) return fail("the tokens of an image are not those of the data's processor; prepare the data again");
+    if (const Status copied = copy_until(place - first); !copied) return copied.error();
+    at += std::ssize(own);
+    made.tokens.insert(made.tokens.end(), other.begin(), other.end());
+    made.learned.resize(made.tokens.size(), 0);
+  }
+  if (const Status copied = copy_until(document.tokens.end()); !copied) return copied.error();
+  return made;
 }
 
 }  // namespace maestro

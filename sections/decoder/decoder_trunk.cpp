@@ -5,6 +5,7 @@
 #include <array>
 
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
 #include "sections/decoder/top_log_probabilities.hpp"
 
 namespace maestro {
@@ -22,6 +23,11 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
   if (context.trained && options.boundary != TeacherOutput::hidden) {
     throw JobError(context.name + ": only boundary = \"hidden\" carries gradients back; set it, or run the section " +
                    "forward only");
+  }
+  if (context.reading == Reading::tokens && context.parallel.layout.context > 1) {
+    throw JobError(context.name + ".context = " + std::to_string(context.parallel.layout.context) +
+                   ": it has tokens of its own for images, so it sends the answers of a single context part; leave " +
+                   "context at 1");
   }
   if (!names_tokens(options.boundary)) return;
   const std::int64_t tokens = tokens_of(options);
@@ -78,22 +84,23 @@ DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options
 
 Ports DecoderTrunk::ports() const {
   Ports behind;
+  const Axis axis = answers_alone() ? Axis::answers : Axis::tokens;
+  if (answers_alone()) behind.inputs.push_back(targets_port);
   switch (boundary_) {
     case TeacherOutput::hidden:
-      behind.outputs = {
-          {"hidden", context().precision, decoder().width, true, false, Axis::tokens, Sharding::rank_rows}};
+      behind.outputs = {{"hidden", context().precision, decoder().width, true, false, axis, Sharding::rank_rows}};
       break;
     case TeacherOutput::logits:
-      behind.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, Axis::tokens, Sharding::vocabulary}};
+      behind.outputs = {{"logits", DType::f32, decoder().vocabulary, false, false, axis, Sharding::vocabulary}};
       break;
     case TeacherOutput::top_k:
-      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
-                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Sharding::rank_rows}};
+      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, axis, Sharding::rank_rows},
+                        {"top_indices", DType::i32, top_k_, false, false, axis, Sharding::rank_rows}};
       break;
     case TeacherOutput::top_k_rest:
-      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
-                        {"top_indices", DType::i32, top_k_, false, false, Axis::tokens, Sharding::rank_rows},
-                        {"rest", DType::f32, 1, false, false, Axis::tokens, Sharding::rank_rows}};
+      behind.outputs = {{"top_values", DType::f32, top_k_, false, false, axis, Sharding::rank_rows},
+                        {"top_indices", DType::i32, top_k_, false, false, axis, Sharding::rank_rows},
+                        {"rest", DType::f32, 1, false, false, axis, Sharding::rank_rows}};
       break;
   }
   return stage_ports(behind);
@@ -103,16 +110,27 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);
   switch (boundary_) {
     case TeacherOutput::hidden:
-      outputs.set("hidden", hidden(tape, inputs));
+      outputs.set("hidden", answers_alone() ? own_rows(tape, sent_hidden(tape, inputs)) : hidden(tape, inputs));
       break;
     case TeacherOutput::logits:
-      outputs.set("logits", logits(tape, gathered_hidden(tape, inputs)));
+      outputs.set("logits", logits(tape, sent_hidden(tape, inputs)));
       break;
     case TeacherOutput::top_k:
     case TeacherOutput::top_k_rest:
-      put_top_k(tape, gathered_hidden(tape, inputs), outputs);
+      put_top_k(tape, sent_hidden(tape, inputs), outputs);
       break;
   }
+}
+
+Var DecoderTrunk::sent_hidden(Tape& tape, const Inputs& inputs) {
+  const Var all = gathered_hidden(tape, inputs);
+  if (!answers_alone()) return all;
+  std::vector<std::int32_t> answers;
+  const std::span<const std::int32_t> targets = inputs.host(targets_port.name).span<std::int32_t>();
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] != ignored_target) answers.push_back(static_cast<std::int32_t>(row));
+  }
+  return index_select(tape, all, tape.indices(answers));
 }
 
 void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {

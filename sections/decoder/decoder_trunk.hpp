@@ -10,8 +10,10 @@
 //   top_k_rest  the same with log-probabilities over the corpus' tokens as top_values, and
 //            rest          (M, 1) f32, the log-probability of all other tokens; at least least_log_probability, like
 //                          every value. On CPUs, with the complete output layer on a single rank.
-// In pipeline stages tokens go to the first, the output comes from the last; see decoder_section.hpp.
-// Only boundary = hidden can be trained: no gradient travels back over the other boundaries.
+// If it reads tokens of its own (Reading::tokens), it has a further input targets (M) i32 (-1: no answer), and its
+// outputs have only the rows of answers, (A, ...). In pipeline stages tokens go to the first, targets to the last, and
+// the output comes from the last; see decoder_section.hpp. Only boundary = hidden can be trained: no gradient travels
+// back over the other boundaries.
 #pragma once
 
 #include "runtime/ops/distillation_options.hpp"
@@ -43,6 +45,9 @@ class DecoderTrunk final : public DecoderSection {
   [[nodiscard]] Cost cost(const SampleShape& sample) const override { return decoder_cost(sample); }
 
  private:
+  [[nodiscard]] bool answers_alone() const { return context().reading == Reading::tokens; }
+  /// Returns the final hidden states of the context part, or only of its answers: (M_c, width).
+  [[nodiscard]] Var sent_hidden(Tape& tape, const Inputs& inputs);
   /// Sets the top-k outputs of `hidden` (M_c, width), of Sharding::context_rows.
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
   /// Returns the rank's rows of x, (M_c, columns): (M_t, columns).

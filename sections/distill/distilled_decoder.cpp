@@ -104,6 +104,13 @@ Ports DistilledDecoder::ports() const {
 
 std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {
   const RowRange part = context_rows(context().parallel, inputs.layout());
+  if (std::ranges::any_of(teachers_, [](const TeacherInput& each) { return each.axis() == Axis::answers; })) {
+    std::vector<TaughtSamples> teachers;
+    for (const TeacherInput& teacher : teachers_) {
+      teachers.push_back({teacher.model().weight, teacher.taken(inputs), teacher.axis() == Axis::answers});
+    }
+    return answer_lessons(inputs.layout().offsets, teachers, inputs.host("targets").span<std::int32_t>());
+  }
   std::vector<bool> made;
   for (const SampleId sample : inputs.samples()) made.push_back(is_made(sample));
   const bool alike = std::ranges::adjacent_find(made, std::not_equal_to<>()) == made.end();
@@ -182,7 +189,7 @@ double DistilledDecoder::extra_bytes() const {
 
 double DistilledDecoder::teacher_flops(const SampleShape& sample) const {
   double flops = 0;
-  for (const TeacherInput& teacher : teachers_) flops += teacher.flops(sample.tokens);
+  for (const TeacherInput& teacher : teachers_) flops += teacher.flops(sample);
   // Each further teacher's losses compute the student's logits again.
   const auto again = static_cast<double>(teachers_.size() - 1);
   return flops + again * head_flops(sample.tokens, decoder().width, decoder().vocabulary);

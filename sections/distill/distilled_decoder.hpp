@@ -9,6 +9,7 @@
 //   top_k    X_top_values   (M, k) f32 and X_top_indices (M, k) i32
 //   top_k_rest  the same, with log-probabilities as values, and X_rest (M, 1) f32, for all other tokens;
 //                           on CPUs only
+// A teacher with tokens of its own for images sends only the rows of answers (A, ...), A <= M.
 // If there are several teachers, each may have rows for only some samples (Port::chosen). A row's divergence is the
 // mean over its teachers, by their weights. No outputs; reports loss, ce, kl and, but for top_k and top_k_rest,
 // teacher_ce; with several teachers also kl_X and teacher_ce_X, over the rows that a teacher teaches. Formulas:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/data/corpus.hpp"
+
 namespace maestro {
 
 namespace {
@@ -34,6 +36,37 @@ bool same_lesson(const Lesson& a, const Lesson& b) {
          std::ranges::equal(a.teachers, b.teachers, {}, &Lesson::Teacher::number, &Lesson::Teacher::number);
 }
 
+std::vector<std::int64_t> expanded(const std::vector<RowRange>& ranges) {
+  std::vector<std::int64_t> rows;
+  for (const RowRange& range : ranges) {
+    for (std::int64_t row = range.first; row < range.end(); ++row) rows.push_back(row);
+  }
+  return rows;
+}
+
+/// Returns the ranges of the entries of `rows` that are chosen.
+std::vector<RowRange> chosen(const std::vector<std::int64_t>& rows, const std::vector<bool>& chosen) {
+  std::vector<RowRange> ranges;
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    if (chosen[at]) append(ranges, {rows[at], 1});
+  }
+  return ranges;
+}
+
+/// Returns for each row of the samples that a teacher takes the number of answers before it.
+std::vector<std::int64_t> answers_before(std::span<const std::int32_t> offsets, const TaughtSamples& teacher,
+                                         std::span<const std::int32_t> targets) {
+  std::vector<std::int64_t> before;
+  std::int64_t answers = 0;
+  for (std::size_t sample = 0; sample + 1 < offsets.size(); ++sample) {
+    for (auto row = offsets[sample]; teacher.taken[sample] && row < offsets[sample + 1]; ++row) {
+      before.push_back(answers);
+      if (targets[static_cast<std::size_t>(row)] != ignored_target) ++answers;
+    }
+  }
+  return before;
+}
+
 }  // namespace
 
 std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
@@ -59,6 +92,26 @@ std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange p
     }
   }
   if (lessons.empty()) lessons.emplace_back();
+  return lessons;
+}
+
+std::vector<Lesson> answer_lessons(std::span<const std::int32_t> offsets, const std::vector<TaughtSamples>& teachers,
+                                   std::span<const std::int32_t> targets) {
+  std::vector<Lesson> lessons = lessons_of(offsets, {0, std::ssize(targets)}, teachers);
+  for (Lesson& lesson : lessons) {
+    const std::vector<std::int64_t> rows = expanded(lesson.rows);
+    std::vector<bool> answers;
+    for (const std::int64_t row : rows) answers.push_back(targets[static_cast<std::size_t>(row)] != ignored_target);
+    lesson.rows = chosen(rows, answers);
+    for (Lesson::Teacher& teacher : lesson.teachers) {
+      std::vector<std::int64_t> sent = expanded(teacher.rows);
+      if (const TaughtSamples& of = teachers[teacher.number]; of.answers) {
+        const std::vector<std::int64_t> before = answers_before(offsets, of, targets);
+        for (std::int64_t& row : sent) row = before[static_cast<std::size_t>(row)];
+      }
+      teacher.rows = chosen(sent, answers);
+    }
+  }
   return lessons;
 }
 

@@ -3,6 +3,8 @@
 //
 // LS-1 (each row once): every row of the part is in exactly one lesson; lessons and their rows are in row order.
 // LS-2 (shares of one): the shares of a lesson's teachers are their weights over the sum of these weights.
+// LS-3 (answers): row i of the targets of a sample is paired with row i that a teacher of answers sends for it, so the
+//       two may have any number of other rows between.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +31,7 @@ struct Lesson {
 struct TaughtSamples {
   double weight = 1;
   std::vector<bool> taken;  ///< whether it sends rows, by sample
+  bool answers = false;     ///< sends only the rows that have a target
 };
 
 /// Returns the lessons of the rows `part` of a micro-batch; sample s has the rows offsets[s] to offsets[s + 1], and
@@ -36,5 +39,10 @@ struct TaughtSamples {
 [[nodiscard]] std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
                                              const std::vector<TaughtSamples>& teachers,
                                              const std::vector<bool>& made = {});
+/// Returns the lessons of all rows of a micro-batch, but only the rows whose target in `targets` is not
+/// `ignored_target`.
+[[nodiscard]] std::vector<Lesson> answer_lessons(std::span<const std::int32_t> offsets,
+                                                 const std::vector<TaughtSamples>& teachers,
+                                                 std::span<const std::int32_t> targets);
 
 }  // namespace maestro

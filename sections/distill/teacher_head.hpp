@@ -21,7 +21,7 @@ struct TeacherModel {
   bool recorded = false;         ///< recorded: without a model here, and only `decoder.vocabulary` is set
   TeacherOutput boundary = TeacherOutput::hidden;
   std::int64_t top_k = 64;  ///< k of boundary = top_k and top_k_rest
-  /// How it reads the samples.
+  /// How it reads the samples. With Reading::tokens it sends only the rows that have a target (Axis::answers).
   Reading reading = Reading::own;
   double weight = 1;  ///< share of the divergence among the teachers of a sample, by ratio
 };

@@ -13,6 +13,11 @@ namespace maestro {
 namespace {
 
 void check_layout(const SectionContext& context, const TeacherModel& model, bool replicated) {
+  if (model.reading == Reading::tokens && context.parallel.layout.context > 1) {
+    throw JobError(context.name + ".context = " + std::to_string(context.parallel.layout.context) + ": " +
+                   model.section + " has tokens of its own for images, so its answers are paired on a single context " +
+                   "part; leave context at 1");
+  }
   if (model.boundary == TeacherOutput::top_k_rest && (context.for_cuda || !context.memory().host())) {
     throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is supported on " +
                    "CPUs only; remove devices, or learn from a teacher that runs in the job");
@@ -40,7 +45,7 @@ TeacherInput::TeacherInput(const SectionContext& context, const TeacherModel& mo
 
 std::vector<Port> TeacherInput::ports() const {
   const auto port = [&](const char* output, DType dtype, std::int64_t columns) {
-    Port made{prefix_ + "_" + output, dtype, columns, false, false, Axis::tokens};
+    Port made{prefix_ + "_" + output, dtype, columns, false, false, axis()};
     made.sharding = replicated_ ? Sharding::replicated : Sharding::rank_rows;
     made.chosen = true;
     return made;
@@ -62,9 +67,9 @@ std::vector<Port> TeacherInput::ports() const {
   return ports;
 }
 
-double TeacherInput::flops(std::int64_t tokens) const {
+double TeacherInput::flops(const SampleShape& sample) const {
   if (model_.boundary != TeacherOutput::hidden) return 0;
-  return head_flops(tokens, model_.decoder.width, model_.decoder.vocabulary);
+  return head_flops(sample.rows(axis()), model_.decoder.width, model_.decoder.vocabulary);
 }
 
 double TeacherInput::head_bytes() const {
@@ -78,7 +83,7 @@ Var TeacherInput::all_rows(Tape& tape, const Inputs& inputs, const char* output)
   if (replicated_) return sent;
   std::int64_t rows = 0;
   const std::vector<bool> samples = taken(inputs);
-  const std::span<const std::int32_t> offsets = inputs.layout().offsets;
+  const std::span<const std::int32_t> offsets = inputs.layout(axis()).offsets;
   for (std::size_t at = 0; at < samples.size(); ++at) rows += samples[at] ? offsets[at + 1] - offsets[at] : 0;
   return all_gather_rows(tape, sent, parallel_.tensor_group,
                          row_part(rows, parallel_.layout.context, parallel_.context()).count);

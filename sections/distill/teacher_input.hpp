@@ -27,11 +27,13 @@ class TeacherInput {
   TeacherInput(const SectionContext& context, const TeacherModel& model, std::string prefix, bool among_others);
 
   [[nodiscard]] const TeacherModel& model() const { return model_; }
+  /// Returns the axis of the rows that it sends.
+  [[nodiscard]] Axis axis() const { return model_.reading == Reading::tokens ? Axis::answers : Axis::tokens; }
   [[nodiscard]] std::vector<Port> ports() const;
   /// Returns whether the teacher's cross-entropy is known: it needs the target's logit, which may not be among the k.
   [[nodiscard]] bool knows_cross_entropy() const { return !names_tokens(model_.boundary); }
   /// Returns the FLOPs of the teacher's output layer if it is kept here.
-  [[nodiscard]] double flops(std::int64_t tokens) const;
+  [[nodiscard]] double flops(const SampleShape& sample) const;
   /// Returns the bytes of that layer on this rank.
   [[nodiscard]] double head_bytes() const;
   /// Returns the samples of the micro-batch that the teacher sends rows for.

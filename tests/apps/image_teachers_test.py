@@ -6,7 +6,7 @@ import json
 import math
 import unittest
 
-from image_teachers import (HERE, IMAGES, ROWS, TEACHERS, edit, floats_of, pattern, student_folder, teacher_folder, write_rows,
+from image_teachers import (HERE, IMAGES, ROWS, TEACHERS, edit, floats_of, pattern, rewriting_folder, student_folder, teacher_folder, write_rows,
                             swap_tokens, write_weights)
 from maestro_program import SystemTest
 from model_folders import tensors
@@ -116,6 +116,11 @@ class AnImageTeacher(SystemTest):
         text = checked.out + checked.err
         self.assertIn(f"teacher: reads the data's tokens, and images by the image processor of {teacher}", text)
         self.assertNotIn("without a dry pass", text)
+        teacher = rewriting_folder(self.folder / "rewriting")
+        checked = self.call("check", self.write_job(self.job("rewriting")))
+        self.assertEqual(checked.status, 0, checked.describe())
+        self.assertIn(f"teacher: reads its own tokens for images, and images by the image processor of {teacher}", checked.out + checked.err)
+        self.assertNotIn("without a dry pass", checked.out + checked.err)
         same = self.call("check", self.write_job(self.job("student")))
         self.assertIn("teacher: reads the data's tokens, and images by the data's image processor", same.out + same.err)
 
@@ -131,6 +136,33 @@ class AnImageTeacher(SystemTest):
             self.assertEqual(self.train(job).curve("kl"), alone)
             job["data"] = {"kind": "prepared", "sequence": 512, "mix": {"all": {"path": "prepared", "weight": 1}}}
             self.assertEqual(self.train(job).curve("kl"), alone)
+
+    def test_teaches_images_next_to_a_teacher_of_texts(self):
+        rewriting_folder(self.folder / "teacher")
+        rows = {"seen": [row for row in ROWS if any(image for image, _, _ in row)],
+                "read": [row for row in ROWS if not any(image for image, _, _ in row)]}
+        for name, part in rows.items():
+            write_rows(self.folder / f"{name}.jsonl", part)
+            prepared = self.call("prepare", f"{name}.jsonl", "--model", str(self.folder / "student"), "--images", str(IMAGES),
+                                 "--validation", "0", "--out", name)
+            self.assertEqual(prepared.status, 0, prepared.describe())
+        job = self.job("teacher", steps=3, teacher=["teacher", "reader"])
+        job["reader"] = {"weights": str(self.folder / "student"), "micro_batch": 2}
+        for section in ("vision", "projector", "student"):
+            job[section]["lr"] = 0.0
+        job["data"] = {"kind": "prepared", "sequence": 512, "mix": {
+            "seen": {"path": "seen", "weight": 3, "teachers": ["teacher"]},
+            "read": {"path": "read", "weight": 1, "teachers": ["reader"]}}}
+        run = self.train(job)
+        seen, read = ([values[at] for values in run.curve("kl_teacher", "kl_reader").values() if values[at] is not None]
+                      for at in range(2))
+        self.assertGreater(min(seen), 1e-3)
+        self.assertLess(max(map(abs, read)), 1e-6)  # the reader is the student
+        tensor = self.train(job, settings={"student.tensor": 2, "teacher.tensor": 2})
+        for place, (one,) in run.curve("kl_teacher").items():
+            (other,) = tensor.curve("kl_teacher")[place]
+            if one is not None:
+                self.assertAlmostEqual(one, other, delta=1e-5 * abs(one))
 
     def test_goes_on_only_with_the_same_processor(self):
         teacher = teacher_folder(self.folder / "teacher")
@@ -153,14 +185,18 @@ class AnImageTeacher(SystemTest):
         self.assert_refused(
             f"[teacher] and [tutor] both have another image processor than the data, {self.folder / 'first'} and {second}; "
             f"only one may differ from that of the data, {self.folder / 'student'}", "check", self.write_job(job))
-        for name, change in (("longer", {"patch": 8, "scale": 1, "tokens": 16}), ("swapped", {})):
-            folder = teacher_folder(self.folder / name, **change)
-            if not change:
-                swap_tokens(folder, "<row_6_col_5>", "<row_6_col_6>")
-            self.assert_refused(
-                f"by the processor of {folder}; teacher and student need the same tokens for images", "check",
-                self.write_job(self.job(name)))
-        self.assert_refused(": the images have 40 tokens, but 160 by", "check", self.write_job(self.job("longer")))
+        longer = rewriting_folder(self.folder / "longer")
+        for section in ("teacher", "student"):
+            self.assert_refused(f"{section}.context = 2: ", "check", self.write_job(self.job("longer")), "--set",
+                                f"{section}.context=2")
+        edit(longer / "config.json", lambda content: content["text_config"].update(max_position_embeddings=100))
+        self.assert_refused(f" for {longer}, which has 100 positions; lower data.sequence", "check",
+                            self.write_job(self.job("longer")))
+        ended = teacher_folder(self.folder / "ended")
+        swap_tokens(ended, "<end_of_utterance>", "<row_6_col_6>")
+        self.assert_refused(
+            f"answer token 703 (<end_of_utterance>) is 739 (<end_of_utterance>) in {ended}; teacher and student need the same "
+            "ids in answers", "check", self.write_job(self.job("ended")))
         foreign = teacher_folder(self.folder / "foreign")
 
         def swap_words(content):

@@ -88,10 +88,11 @@ class OtherReading : public ::testing::Test {
     return made;
   }
   /// Compares a model's reading of data that `model` prepared with data that it prepared itself.
-  void compare(const std::string& model, const fs::path& other) {
+  void compare(const std::string& model, const fs::path& other, bool rewrites) {
     const PreparedCorpus read(prepared(references / "images" / model, model + " of " + other.filename().string()),
                               config(), other);
     const PreparedCorpus expected(prepared(other, "by " + other.filename().string()), config());
+    EXPECT_EQ(read.rewrites_tokens(), rewrites) << other;
     EXPECT_EQ(read_all(read), read_all(expected)) << other;
     EXPECT_EQ(read.max_length(), expected.max_length());
     EXPECT_EQ(read.max_patches(), expected.max_patches());
@@ -128,22 +129,54 @@ void swap_ids(json& tokenizer, const std::string& one, const std::string& other)
 TEST_F(OtherReading, has_the_images_of_its_processor_and_the_same_tokens) {
   const auto other_means = [](json& content) { content["image_processor"]["image_mean"] = {0.25, 0.5, 0.75}; };
   for (const std::string model : {"smolvlm", "llava", "llava_onevision", "internvl", "gemma3", "qwen2_5_vl"}) {
-    compare(model, changed(model, model + "-means", {{"processor_config.json", other_means}}));
+    compare(model, changed(model, model + "-means", {{"processor_config.json", other_means}}), false);
   }
   const auto other_patches = [](json& content) {
     content["vision_config"]["patch_size"] = 4;
     content["scale_factor"] = 4;
   };
-  compare("smolvlm", changed("smolvlm", "patches", {{"config.json", other_patches}}));
+  compare("smolvlm", changed("smolvlm", "patches", {{"config.json", other_patches}}), false);
+}
+
+TEST_F(OtherReading, has_its_own_tokens_for_images) {
+  compare("smolvlm",
+          changed("smolvlm", "longer",
+                  {{"config.json", [](json& content) { content["scale_factor"] = 1; }},
+                   {"processor_config.json", [](json& content) { content["image_seq_len"] = 16; }}}),
+          true);
+  compare("llava",
+          changed("llava", "larger",
+                  {{"config.json", [](json& content) { content["vision_config"]["image_size"] = 42; }},
+                   {"processor_config.json",
+                    [](json& content) {
+                      content["image_processor"]["crop_size"] = {{"height", 42}, {"width", 42}};
+                      content["image_processor"]["size"] = {{"shortest_edge", 42}};
+                    }}}),
+          true);
+  compare("internvl",
+          changed("internvl", "finer",
+                  {{"config.json",
+                    [](json& content) {
+                      content["downsample_ratio"] = 1.0;
+                      content["image_seq_length"] = 16;
+                    }},
+                   {"processor_config.json", [](json& content) { content["image_seq_length"] = 16; }}}),
+          true);
+  compare("smolvlm",
+          changed("smolvlm", "swapped",
+                  {{"config.json", [](json& content) { content["image_token_id"] = 702; }},
+                   {"tokenizer.json", [](json& content) { swap_ids(content, "<image>", "<global-img>"); }}}),
+          true);
 }
 
 TEST_F(OtherReading, that_does_not_fit_is_refused_by_name) {
   const fs::path ended =
       changed("smolvlm", "ended",
               {{"tokenizer.json", [](json& content) { swap_ids(content, "<end_of_utterance>", "<row_6_col_6>"); }}});
-  EXPECT_THAT(refusal(ended), HasSubstr("train-00000.safetensors, token 0: the images have "));
-  EXPECT_THAT(refusal(ended), HasSubstr(" by the processor of " + ended.string() +
-                                        "; teacher and student need the same tokens for images"));
+  EXPECT_THAT(refusal(ended),
+              HasSubstr("train-00000.safetensors, token 0: answer token 703 (<end_of_utterance>) is 739 "
+                        "(<end_of_utterance>) in " +
+                        ended.string() + "; teacher and student need the same ids in answers"));
   const fs::path foreign =
       changed("smolvlm", "foreign", {{"tokenizer.json", [](json& content) {
                                         for (auto& [text, id] : content["model"]["vocab"].items()) {
@@ -154,6 +187,15 @@ TEST_F(OtherReading, that_does_not_fit_is_refused_by_name) {
                                         }
                                       }}});
   EXPECT_THAT(refusal(foreign), HasSubstr(foreign.string() + " has another tokenizer than the data: token 300 is "));
+  const fs::path brief = changed("smolvlm", "brief",
+                                 {{"config.json",
+                                   [](json& content) {
+                                     content["scale_factor"] = 1;
+                                     content["text_config"]["max_position_embeddings"] = 100;
+                                   }},
+                                  {"processor_config.json", [](json& content) { content["image_seq_len"] = 16; }}});
+  EXPECT_THAT(refusal(brief), HasSubstr(" for " + brief.string() + ", which has 100 positions; lower data.sequence"));
+  EXPECT_THAT(refusal(brief), HasSubstr("train-00000.safetensors, token 0: the sample has "));
 }
 
 }  // namespace

@@ -99,5 +99,27 @@ TEST(Lessons, random_micro_batches_have_each_row_once_and_shares_of_one) {  // L
   }
 }
 
+TEST(Lessons, answers_are_paired_in_order_whatever_stands_between) {  // LS-3
+  const std::vector<std::int32_t> offsets{0, 4, 6, 11};
+  const std::vector<std::int32_t> targets{-1, 8, -1, 9, -1, 7, -1, -1, 6, 5, -1};
+  const std::vector<Lesson> alone = answer_lessons(offsets, {{1, {true, true, true}, true}}, targets);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0].rows, (Ranges{{1, 1}, {3, 1}, {5, 1}, {8, 2}}));
+  EXPECT_EQ(alone[0].teachers[0].rows, (Ranges{{0, 5}}));
+  // The first teacher sends all rows of the first and the last sample, the second the answers of the last two.
+  const std::vector<Lesson> lessons =
+      answer_lessons(offsets, {{1, {true, false, true}}, {3, {false, true, true}, true}}, targets);
+  ASSERT_EQ(lessons.size(), 3U);
+  EXPECT_EQ(lessons[0].rows, (Ranges{{1, 1}, {3, 1}}));
+  EXPECT_EQ(lessons[0].teachers[0].rows, (Ranges{{1, 1}, {3, 1}}));
+  EXPECT_EQ(lessons[1].rows, (Ranges{{5, 1}}));
+  EXPECT_EQ(lessons[1].teachers[0].rows, (Ranges{{0, 1}}));
+  EXPECT_EQ(lessons[2].rows, (Ranges{{8, 2}}));
+  ASSERT_EQ(lessons[2].teachers.size(), 2U);
+  EXPECT_EQ(lessons[2].teachers[0].rows, (Ranges{{6, 2}}));
+  EXPECT_EQ(lessons[2].teachers[1].rows, (Ranges{{1, 2}}));
+  EXPECT_EQ(lessons[2].teachers[1].share, 0.75);
+}
+
 }  // namespace
 }  // namespace maestro

@@ -110,7 +110,7 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
       for (std::size_t at = 0; at < side->shards(); ++at) add_documents(*side, side->shard(at), side->first(at));
     }
   }
-  if (other_tokens_) check_tokens(*other_tokens_);
+  if (other_tokens_) count_other_tokens();
   give_back(most_mapped);
   if (train_.samples() > 0) return;
   throw JobError(where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
@@ -149,27 +149,52 @@ void PreparedCorpus::open_reader() {
   ReadingModel other = read_reading_model(reader_, tokenizer_, images.resample_order).value_or_throw();
   images.processor = reader_.string();
   images.processor_fingerprint = other.images.fingerprint();
-  other_tokens_.emplace(std::move(own), std::move(other));
+  other_tokens_ = std::make_unique<OtherTokens>(std::move(own), std::move(other));
 }
 
-void PreparedCorpus::check_tokens(const OtherTokens& tokens) const {
+void PreparedCorpus::count_other_tokens() {
+  const auto planned = [&](Split split, std::uint64_t sample) {
+    std::vector<PreparedImage> images;
+    for (const NumberedImage& image : images_of(split, SampleId(sample))) images.push_back(image.image);
+    return images;
+  };
+  bool kept = true;
   for (const Split split : {Split::train, Split::validation}) {
     for (std::uint64_t sample = 0; sample < samples(split); ++sample) {
-      const SampleId id(sample);
-      std::vector<PreparedImage> images;
-      for (const NumberedImage& image : images_of(split, id)) images.push_back(image.image);
-      const Result<bool> keeps = tokens.keeps(images);
-      if (!keeps) throw JobError(about(split, id, keeps.error()).message);
-      if (*keeps) continue;
-      std::int64_t prepared = 0;
-      for (const NumberedImage& image : side(split).images_of(id, index_.images->image_token)) {
-        prepared += image.image.visual_rows;
-      }
-      throw JobError(printable(side(split).place_of(id)) + ": the images have " + std::to_string(prepared) +
-                     " tokens, but " + std::to_string(pictures(split, id).visual) + " by the processor of " +
-                     printable(reader_.string()) + "; teacher and student need the same tokens for images");
+      const Result<bool> keeps = other_tokens_->keeps(planned(split, sample));
+      if (!keeps) throw JobError(about(split, SampleId(sample), keeps.error()).message);
+      kept &= *keeps;
     }
   }
+  if (kept) return other_tokens_.reset();
+  longest_ = 0;
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t sample = 0; sample < samples(split); ++sample) {
+      const auto document = rewritten(split, SampleId(sample));
+      const std::string where = printable(side(split).place_of(SampleId(sample))) + ": ";
+      if (!document) throw JobError(where + document.error().message);
+      const std::int64_t length = std::ssize(document->tokens) - 1;
+      if (length > other_tokens_->positions()) {
+        throw JobError(where + "the sample has " + std::to_string(side(split).window(SampleId(sample)).length) +
+                       " tokens, " + "but " + std::to_string(length) + " for " + printable(reader_.string()) +
+                       ", which has " + std::to_string(other_tokens_->positions()) + " positions; lower data.sequence");
+      }
+      other_lengths_[split == Split::train ? 0 : 1].push_back(static_cast<std::uint32_t>(length));
+      longest_ = std::max(longest_, length);
+    }
+  }
+}
+
+Result<OtherTokens::Document> PreparedCorpus::rewritten(Split split, SampleId sample) const {
+  const PreparedSplit::Window at = side(split).window(sample);
+  OtherTokens::Document document;
+  document.tokens.resize(static_cast<std::size_t>(at.length) + 1);
+  document.learned.resize(document.tokens.size());
+  side(split).read(at.begin, document.tokens, document.learned);
+  document.learned.front() = 0;  // never a target
+  std::vector<PreparedImage> images;
+  for (const NumberedImage& image : images_of(split, sample)) images.push_back(image.image);
+  return other_tokens_->rewritten(document, images);
 }
 
 void PreparedCorpus::add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first) {
@@ -350,7 +375,8 @@ void PreparedCorpus::add_document(PreparedSplit& side, const PreparedShardFile& 
 }
 
 std::int64_t PreparedCorpus::length(Split split, SampleId sample) const {
-  return side(split).window(sample).length;
+  const PreparedSplit::Window at = side(split).window(sample);
+  return other_tokens_ ? other_lengths_[split == Split::train ? 0 : 1][sample.value()] : at.length;
 }
 
 std::string PreparedCorpus::origin(SampleId sample) const {
@@ -368,6 +394,16 @@ std::int64_t PreparedCorpus::targets(Split split, SampleId sample) const {
 
 void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                                 std::span<std::int32_t> targets) const {
+  if (other_tokens_) {
+    const auto document = rewritten(split, sample);
+    if (!document) throw std::runtime_error(printable(side(split).place_of(sample)) + ": " + document.error().message);
+    std::ranges::copy(std::span(document->tokens).first(tokens.size()), tokens.begin());
+    std::ranges::replace(tokens, other_tokens_->image_token(), image_token);
+    for (std::size_t at = 0; at < targets.size(); ++at) {
+      targets[at] = document->learned[at + 1] != 0 ? document->tokens[at + 1] : ignored_target;
+    }
+    return give_back(targets.size() * sizeof(std::int32_t));
+  }
   const std::uint64_t begin = side(split).window(sample).begin;
   std::vector<std::uint8_t> learned(index_.conversations ? targets.size() : 0);
   side(split).read(begin, tokens.first(1), {});

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
@@ -33,8 +34,9 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   /// Uses sequence, packing, long_documents, processor and resample_order. Throws JobError for a folder without
   /// prepared data, with a damaged shard or without a training sample, for conversations with packing = "stream", for
   /// images with long = "split", and for another processor than the data's.
-  /// With `reader`, the images are as the processor in this model's folder cuts them. Throws JobError, too, for a model
-  /// that has other tokens, for images or at all.
+  /// With `reader`, the samples are as the model in this folder reads them: images by its processor, and its tokens for
+  /// images, unless these are the data's. Throws JobError, too, for the conditions of OtherTokens, and for a sample
+  /// with more tokens than the model has positions.
   PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader = {});
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples(); }
@@ -42,7 +44,12 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   [[nodiscard]] std::int64_t max_length() const override { return longest_; }
   [[nodiscard]] std::string origin(SampleId sample) const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
-  [[nodiscard]] std::int64_t vocabulary() const override { return index_.vocabulary; }
+  [[nodiscard]] std::int64_t vocabulary() const override {
+    return other_tokens_ ? other_tokens_->vocabulary() : index_.vocabulary;
+  }
+  [[nodiscard]] bool rewrites_tokens() const override { return other_tokens_ != nullptr; }
+  /// Returns whether special tokens have other ids for the reader, so that texts without images change, too.
+  [[nodiscard]] bool moves_tokens() const { return other_tokens_ && other_tokens_->moved() > 0; }
   [[nodiscard]] std::string describe() const override;
   /// The content covers the checksums of the shards.
   [[nodiscard]] DataFingerprint fingerprint() const override;
@@ -84,8 +91,9 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   void open_images();
   /// Reads the images as the model in reader_ does.
   void open_reader();
-  /// Checks that the reader has the data's tokens in all samples.
-  void check_tokens(const OtherTokens& tokens) const;
+  /// Counts the reader's tokens of all samples, unless they are the data's.
+  void count_other_tokens();
+  [[nodiscard]] Result<OtherTokens::Document> rewritten(Split split, SampleId sample) const;
   void add_documents(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t first);
   void add_document(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document, std::uint64_t first);
   void add_conversation(PreparedSplit& side, const PreparedShardFile& shard, std::uint64_t document,
@@ -111,9 +119,10 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   std::uint64_t cut_answers_ = 0;  // cuts inside an answer: the tokens on both sides are learned
   std::uint64_t split_ = 0;        // samples that do not start their document
   std::uint64_t left_out_ = 0;
-  std::optional<PreparedImageReader> images_;   // absent: texts only
-  std::shared_ptr<const Tokenizer> tokenizer_;  // with images, for views
-  std::optional<OtherTokens> other_tokens_;     // with a reader
+  std::optional<PreparedImageReader> images_;                // absent: texts only
+  std::shared_ptr<const Tokenizer> tokenizer_;               // with images, for views
+  std::unique_ptr<OtherTokens> other_tokens_;                // null: the tokens are as they were prepared
+  std::array<std::vector<std::uint32_t>, 2> other_lengths_;  // lengths with the reader's tokens, by split
   PictureGrids grids_;
   SamplePictures most_rows_;                   // most of each, not of the same sample
   bool more_visual_ = false;                   // a sample has more visual rows than patches
