@@ -46,7 +46,7 @@ struct Completion {
 };
 
 /// Continues prompts in the slots of a Generation: gives them to slots in turn; a block of a prompt and a token of
-/// every sequence alternate. A completion depends on weights, its prompt and seed, limits and sampling alone, to the
+/// every sequence alternate. A completion is a function of weights, its prompt and seed, limits and sampling, to the
 /// bit (GN-2). Not thread-safe.
 class Completions {
  public:

@@ -121,7 +121,7 @@ std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {
   for (const TeacherInput& teacher : teachers_) teachers.push_back({teacher.model().weight, teacher.taken(inputs)});
   std::vector<Lesson> lessons = lessons_of(inputs.layout().offsets, part, teachers, made);
   if (teachers_.size() > 1) return lessons;
-  for (Lesson& lesson : lessons) {  // the rank has the teacher's rows of its part alone
+  for (Lesson& lesson : lessons) {  // the rank has the teacher's rows of its part
     for (Lesson::Teacher& teacher : lesson.teachers) teacher.rows = lesson.rows;
   }
   return lessons;

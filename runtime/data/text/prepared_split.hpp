@@ -58,7 +58,7 @@ class PreparedSplit {
 
   std::filesystem::path folder_;
   std::int64_t vocabulary_ = 0;
-  std::optional<std::int32_t> image_token_;  // may be outside of the vocabulary
+  std::optional<std::int32_t> image_token_;  // may exceed the vocabulary
   std::vector<std::string> files_;  // names of the shards
   std::vector<PreparedShardFile> shards_;
   std::vector<std::uint64_t> first_{0};     // first token of each shard in the split, then the number of tokens
