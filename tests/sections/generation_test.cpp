@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/state_io.hpp"
 #include "tests/sections/section_bench.hpp"
@@ -174,32 +175,53 @@ bool same_bits(const Completion& a, const Completion& b) {
   return a.tokens == b.tokens && a.finish == b.finish && a.log_probabilities == b.log_probabilities;
 }
 
+using cpu::Bf16Products;
+using cpu::Isa;
+
+struct Arithmetic {
+  Isa isa;
+  Bf16Products products;
+  DType precision;
+};
+std::vector<Arithmetic> all_arithmetic() {
+  std::vector<Arithmetic> all;
+  for (const Isa isa : cpu::supported_isas()) {
+    for (const DType precision : {DType::f32, DType::bf16}) all.push_back({isa, Bf16Products::converted, precision});
+  }
+  if (cpu::native_bf16_supported()) all.push_back({Isa::avx512, Bf16Products::native, DType::bf16});
+  return all;
+}
+
+/// Compares completions in slots, with other prompts in a random order, with completions of a prompt without others.
+void expect_same_in_company(Generation& generation, const SamplingOptions& sampling) {
+  std::vector<std::size_t> order(9);
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<Completion> alone;
+  for (const Prompt& prompt : Asked(order).prompts) {
+    alone.push_back(complete(generation, {&prompt, 1}, {25, {7}}, sampling, 1).front());
+  }
+  EXPECT_EQ(alone[7].tokens == alone[8].tokens, sampling.temperature == 0);
+  Random random(3);
+  for (const std::int64_t slots : {1, 2, 3, 5, 8, 16}) {
+    for (std::size_t at = order.size(); at > 1; --at) std::swap(order[at - 1], order[random.below(at)]);
+    const Asked asked(order);
+    const std::vector<Completion> together = complete(generation, asked.prompts, {25, {7}}, sampling, slots);
+    for (std::size_t at = 0; at < order.size(); ++at) {
+      EXPECT_TRUE(same_bits(together[at], alone[order[at]])) << slots << " slots, prompt " << order[at];
+    }
+  }
+}
+
 /// GN-2.
 TEST_P(CachedDecoder, completions_have_the_same_bits_in_any_company) {
-  for (const DType precision : {DType::f32, DType::bf16}) {
-    Stored stored(config(), precision);
-    for (const SamplingOptions& sampling :
-         {SamplingOptions{.log_probabilities = true}, SamplingOptions{.temperature = 1.3},
-          SamplingOptions{.repetition_penalty = 1.2, .temperature = 0.9, .top_k = 40, .top_p = 0.9}}) {
-      std::vector<std::size_t> order(9);
-      std::iota(order.begin(), order.end(), 0);
-      std::vector<Completion> alone;
-      Generation generation(*stored.bench.ops, stored.folder(), precision);
-      for (const Prompt& prompt : Asked(order).prompts) {
-        alone.push_back(complete(generation, {&prompt, 1}, {25, {7}}, sampling, 1).front());
-      }
-      EXPECT_EQ(alone[7].tokens == alone[8].tokens, sampling.temperature == 0);
-      Random random(3);
-      for (const std::int64_t slots : {1, 2, 3, 5, 8, 16}) {
-        for (std::size_t at = order.size(); at > 1; --at) std::swap(order[at - 1], order[random.below(at)]);
-        const Asked asked(order);
-        const std::vector<Completion> together = complete(generation, asked.prompts, {25, {7}}, sampling, slots);
-        for (std::size_t at = 0; at < order.size(); ++at) {
-          EXPECT_TRUE(same_bits(together[at], alone[order[at]]))
-              << name_of(precision) << ", " << slots << " slots, prompt " << order[at];
-        }
-      }
-    }
+  const Stored stored(config(), DType::f32);
+  for (const auto [isa, products, precision] : all_arithmetic()) {
+    SCOPED_TRACE(::testing::Message() << name_of(isa) << ", " << name_of(precision));
+    const cpu::CpuOperatorTable ops(isa, products);
+    Generation generation(ops, stored.folder(), precision);
+    expect_same_in_company(generation, {.log_probabilities = true});
+    expect_same_in_company(generation, {.temperature = 1.3});
+    expect_same_in_company(generation, {.repetition_penalty = 1.2, .temperature = 0.9, .top_k = 40, .top_p = 0.9});
   }
 }
 
