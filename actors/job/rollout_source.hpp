@@ -3,9 +3,9 @@
 // generators make. A batch is answered when all of its samples are there; the order of work of the coordinator does not
 // change, an answer only comes later.
 //
-// RB-1 (each once): every position of a step is in its batch once, in order; a made sample has the number of its
+// MK-1 (each once): every position of a step is in its batch once, in order; a made sample has the number of its
 //      position.
-// RB-2 (a function of the job): a batch depends on the seed, its positions and the weights of its version alone: not on
+// MK-2 (a function of the job): a batch depends on the seed, its positions and the weights of its version alone: not on
 //      replicas, their speed, or the order of their answers.
 //
 // A replica holds at most slots + 2 prompts, and the store the samples of the steps that are open.

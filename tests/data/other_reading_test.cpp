@@ -138,7 +138,7 @@ TEST_F(OtherReading, has_the_images_of_its_processor_and_the_same_tokens) {
   compare("smolvlm", changed("smolvlm", "patches", {{"config.json", other_patches}}), false);
 }
 
-TEST_F(OtherReading, has_its_own_tokens_for_images) {
+TEST_F(OtherReading, has_its_own_tokens_for_images) {  // OT-2
   compare("smolvlm",
           changed("smolvlm", "longer",
                   {{"config.json", [](json& content) { content["scale_factor"] = 1; }},
@@ -169,7 +169,7 @@ TEST_F(OtherReading, has_its_own_tokens_for_images) {
           true);
 }
 
-TEST_F(OtherReading, that_does_not_fit_is_refused_by_name) {
+TEST_F(OtherReading, that_does_not_fit_is_refused_by_name) {  // OT-1, OT-3
   const fs::path ended =
       changed("smolvlm", "ended",
               {{"tokenizer.json", [](json& content) { swap_ids(content, "<end_of_utterance>", "<row_6_col_6>"); }}});

@@ -181,7 +181,7 @@ std::string drawn(std::int64_t staleness) {
   return "temperature = 1.0\nmax_tokens = 9\nstaleness = " + std::to_string(staleness) + "\n";
 }
 
-TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weights_make) {  // RB-1, GK-1
+TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weights_make) {  // MK-1, GK-1
   for (const std::uint64_t staleness : {0, 1, 2}) {
     const std::string run_of = std::to_string(staleness);
     const auto lines = greedy(static_cast<std::int64_t>(staleness));
@@ -200,7 +200,7 @@ TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weight
   }
 }
 
-TEST_F(OnPolicy, losses_do_not_depend_on_slots_replicas_or_the_lead_of_the_coordinator) {  // RB-2
+TEST_F(OnPolicy, losses_do_not_depend_on_slots_replicas_or_the_lead_of_the_coordinator) {  // MK-2
   std::map<std::int64_t, std::map<std::int64_t, std::string>> of_staleness;
   for (const std::int64_t staleness : {0, 1, 2, 3}) {
     const std::string name = std::to_string(staleness) + "_";
