@@ -64,7 +64,7 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   if (corpus_->other() != nullptr) read_all(other(), tape, inputs, outputs);
 }
 
-void CorpusSection::read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) {
+void CorpusSection::read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const {
   if (read.reading != Reading::images) read_text(read, tape, inputs, outputs);
   if (read.corpus->has_marks()) read_marks(read, tape, inputs, outputs);
   if (inputs.layout(axis_in(read.reading, Axis::patches)).rows() > 0) read_pictures(read, tape, inputs, outputs);

@@ -41,7 +41,7 @@ class CorpusSection final : public Section {
   };
   [[nodiscard]] Read other() const;
   static void add_ports(const Read& read, std::vector<Port>& outputs);
-  static void read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);
+  void read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;
   void read_text(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;
   static void read_pictures(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);
   static void read_marks(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);

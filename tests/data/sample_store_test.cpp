@@ -13,14 +13,14 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-struct Read {
+struct ReadTokens {
   Tokens tokens, targets;
-  bool operator==(const Read&) const = default;
+  bool operator==(const ReadTokens&) const = default;
 };
 
-Read read(const SampleStore& store, const MadeSampleId& id) {
+ReadTokens read(const SampleStore& store, const MadeSampleId& id) {
   const auto length = static_cast<std::size_t>(store.length(id));
-  Read read{Tokens(length), Tokens(length)};
+  ReadTokens read{Tokens(length), Tokens(length)};
   store.read(id, read.tokens, read.targets);
   return read;
 }
@@ -36,7 +36,7 @@ TEST(MadeSampleId, is_told_from_samples_of_a_corpus_and_has_its_parts) {
 TEST(SampleStore, the_completion_is_learned_and_the_prompt_is_not) {
   SampleStore store;
   constexpr std::int32_t none = ignored_target;
-  const std::vector<std::pair<MadeSample, Read>> cases = {
+  const std::vector<std::pair<MadeSample, ReadTokens>> cases = {
       {{{1, 2, 3}, {4, 5}, {}}, {{1, 2, 3, 4}, {none, none, 4, 5}}},
       {{{1, 2, 3}, {4}, {}}, {{1, 2, 3}, {none, none, 4}}},
       {{{1}, {4, 5, 6}, {}}, {{1, 4, 5}, {4, 5, 6}}},
