@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs whose student makes its samples: resumed, as a graph, and refused."""
 
+import json
 import unittest
 
 from maestro_program import SystemTest, distillation, options_of
@@ -68,9 +69,11 @@ class OnPolicy(SystemTest):
         finished = self.call("distill", "--data", "corpus.txt", *small)
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertIn("generator replica 0", finished.out)
-        job = (self.folder / "runs" / "distill" / "job.toml").read_text()
+        record = (self.folder / "runs" / "distill" / "record" / "events.jsonl").read_text().splitlines()
+        job = next(event["job_file"] for event in map(json.loads, record) if event["event"] == "began")
         for line in ("on_policy = 0.5", "max_tokens = 6", "prompt_tokens = 32", 'divergence = "reverse_kl"'):
             self.assertIn(line, job)
+        self.assertTrue((self.folder / "runs" / "distill" / "card.html").exists())
 
 
 if __name__ == "__main__":
