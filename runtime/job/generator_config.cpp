@@ -23,10 +23,11 @@ GeneratorConfig read_generator(const JobTable& table) {
                                {"the share of the samples that the generator makes; the others are read"});
   out.from_step =
       table.integer("from_step", out.from_step, {.min = 1, .max = most}, {"the first step with made samples", "steps"});
-  out.staleness = table.integer("staleness", out.staleness, {.min = 0, .max = 16},
-                                {"how many steps older than the trained weights the weights are that make a step's "
-                                 "samples; 0: strictly on-policy, so that nothing is trained meanwhile",
-                                 "steps"});
+  out.staleness =
+      table.integer("staleness", out.staleness, {.min = 0, .max = 16},
+                    {"the age in steps of the weights that make a step's samples; 0: strictly on-policy, so "
+                     "that nothing is trained meanwhile",
+                     "steps"});
   out.max_tokens = table.integer("max_tokens", out.max_tokens, {.min = 1, .max = 1 << 20},
                                  {"tokens of a completion at most; prompt and completion fit data.sequence", "tokens"});
   out.prompt_tokens = table.integer("prompt_tokens", out.prompt_tokens, {.min = 0, .max = 1 << 20},

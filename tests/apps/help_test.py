@@ -79,7 +79,8 @@ class Help(SystemTest):
                 with self.subTest(app=job["app"], table=table):
                     tables_of_names = {"mix"} if table == "data" and self.keys_of("data.mix.NAME") else set()
                     self.assertLessEqual(self.keys_read(job, table) - tables_of_names, self.keys_of(table))
-            for key in self.keys_read(job, "") - {"schedule", "guard", "transport", "emulation", "plan", "plain", "stages", *tables}:
+            others = {"schedule", "guard", "transport", "emulation", "plan", "plain", "generator", "stages", *tables}
+            for key in self.keys_read(job, "") - others:
                 if key.endswith(("vision", "projector")):  # sections that the app looks for
                     continue
                 self.assertTrue(self.lines(key)[0].startswith(f"{key}: "))

@@ -8,8 +8,8 @@ import unittest
 from graph_test import distillation_graph
 from maestro_program import SystemTest
 
-TYPES = ("decoder_lm", "decoder_trunk", "distilled_decoder", "language_model_head", "projector", "recorded_teacher", "served",
-         "vision_encoder", "vision_language_decoder")
+TYPES = ("decoder_lm", "decoder_trunk", "distilled_decoder", "generator", "language_model_head", "projector",
+         "recorded_teacher", "served", "vision_encoder", "vision_language_decoder")
 
 
 class Sections(SystemTest):
