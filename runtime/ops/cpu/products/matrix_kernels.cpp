@@ -166,6 +166,8 @@ void row_product(const RowProductCall& call) {
   }
 }
 
+constexpr int weights_at_once = 8;  // of row_dots
+
 /// Computes the dot products of `Count` rows with `Weights` weights, so that each vector is loaded once for all of
 /// them.
 template <int Count, int Weights, class W>
@@ -175,6 +177,8 @@ MAESTRO_INLINE void dots(const RowDotsCall& call, const float* rows, const W* we
     Vec x[Count];
     for (int r = 0; r < Count; ++r) x[r] = part.load(rows + r * call.row_stride + i);
     for (int n = 0; n < Weights; ++n) {
+      // The products of several rows hide the time in which the next weights arrive.
+      if (Count > 1) __builtin_prefetch(weights + (n + weights_at_once) * call.stride + i);
       const Vec weight = part.load(weights + n * call.stride + i);
       for (int r = 0; r < Count; ++r) sums[r][n] += weight * x[r];
     }
@@ -187,13 +191,13 @@ MAESTRO_INLINE void dots(const RowDotsCall& call, const float* rows, const W* we
 void row_dots(const RowDotsCall& call) {
   typed(call.weights, [&](const auto* weights) {
     std::int64_t n = 0;
-    for (; n + 8 <= call.count; n += 8) {
+    for (; n + weights_at_once <= call.count; n += weights_at_once) {
       for_few_rows(call.row_count, [&](std::int64_t row, auto rows) {
         constexpr int together = decltype(rows)::count;
-        constexpr int weights_at_once = together == 1 ? 8 : 4;
-        for (std::int64_t i = n; i < n + 8; i += weights_at_once) {
-          dots<together, weights_at_once>(call, call.rows + row * call.row_stride, weights + i * call.stride,
-                                          call.to + row * call.count + i);
+        constexpr int part = together == 1 ? weights_at_once : weights_at_once / 2;
+        for (std::int64_t i = n; i < n + weights_at_once; i += part) {
+          dots<together, part>(call, call.rows + row * call.row_stride, weights + i * call.stride,
+                               call.to + row * call.count + i);
         }
       });
     }
