@@ -16,10 +16,7 @@ namespace maestro {
 namespace {
 
 /// Returns what the trained section has that its generator cannot follow; empty: nothing.
-std::string why_not_followed(const GraphNode& node, const SectionConfig& config) {
-  if (node.stages > 1) return ".pipeline = " + std::to_string(node.stages);
-  if (node.layout.tensor > 1) return ".tensor = " + std::to_string(node.layout.tensor);
-  if (node.layout.context > 1) return ".context = " + std::to_string(node.layout.context);
+std::string why_not_followed(const SectionConfig& config) {
   if (config.lora.given()) return ".lora";
   if (config.emulated()) return ".devices, which are emulated";
   return "";
@@ -54,12 +51,12 @@ void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& r
   const SectionConfig& trained = plan.sections[edge.from.value()].config;
   const SectionConfig& own = plan.sections[edge.to.value()].config;
   const JobTable table = root.table(generator.name);
-  const std::string what = why_not_followed(sender, trained);
+  const std::string what = why_not_followed(trained);
   if (!what.empty()) {
     root.table(sender.section_name())
-        .fail(what.substr(1, what.find(' ') - 1),
-              "does not work with [" + generator.name + "], which takes the weights of '" + sender.section_name() +
-                  "': it follows a section of a single rank and stage that trains all its weights");
+        .fail(what.substr(1, what.find(' ') - 1), "does not work with [" + generator.name +
+                                                      "], which takes the weights of '" + sender.section_name() +
+                                                      "': it follows a section that trains all its weights");
   }
   if (!own.weights.empty() || own.random) {
     table.fail("weights", "is given by the edge " + sender.section_name() + ".weights -> " + generator.name +
@@ -71,9 +68,6 @@ void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& r
   };
   if (on_cuda(plan.sections[edge.to.value()])) {
     table.fail("devices", "name a CUDA device; generators run on CPU cores, for example \"cpu:0\"");
-  }
-  if (plan.options.processes > 1) {
-    throw JobError("[" + generator.name + "] makes samples in a run of a single process; leave --processes out");
   }
   if (plan.corpus->patch_columns() > 0) {
     throw JobError("[" + generator.name + "] makes samples of texts, but the data have images");

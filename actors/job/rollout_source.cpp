@@ -152,6 +152,9 @@ void RolloutSource::answer() {
     batch.samples.push_back(reference);
     batch.target_tokens += store_->targets(made);
   }
+  // Every sample of this step is there, so only later steps read weights.
+  const VersionsOver over{version_of(StepId(rollout_->step.value() + 1), options_.generator.staleness)};
+  for (const Replica& replica : replicas_) send_to(this, replica.actor, over);
   send_to(this, rollout_->coordinator, std::move(batch));
   rollout_.reset();
 }

@@ -12,6 +12,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/process_identity.hpp"
 #include "runtime/schedule/forward_replay.hpp"
+#include "runtime/schedule/version_map.hpp"
 
 namespace maestro {
 
@@ -22,6 +23,8 @@ struct ReplicaAddress {
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< rings of all the replica's ranks
   std::vector<ReductionAddress> reductions;  ///< addresses by rank, then by ReductionKind
+  RingAddress weight_ring = {};              ///< of a generator: ring of versions
+  std::vector<WeightBlock> weights = {};     ///< of a replica that sends versions: blocks of its ranks
 
   [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
     return reductions.at(layout_rank.value() * reduction_kinds + static_cast<std::size_t>(kind));

@@ -19,8 +19,6 @@
 
 namespace maestro {
 
-struct WeightVersion;
-
 // ---- start-up ----
 
 /// To the supervisor of rank 0, from itself: the time limit for all processes to join has passed.
@@ -166,6 +164,10 @@ struct SampleMade {
   std::vector<std::int32_t> tokens;      ///< the completion; a stop token, if there is one, is the last
   std::vector<float> log_probabilities;  ///< values for `tokens`, as they were drawn
   bool stopped = false;                  ///< whether a stop token ended it
+};
+/// To a generator: no open step reads the weights before earlier steps than this one.
+struct VersionsOver {
+  StepId before;
 };
 /// To the data source: a training step is over in all sections.
 struct StepClosed {
@@ -362,10 +364,6 @@ struct PieceHandOver {
   Epoch epoch;             ///< epoch of the sender
   Buffer buffer;
   std::size_t offset = 0;  ///< offset in the buffer, in bytes
-};
-/// Weights of a section before a step, for the generators of this process.
-struct WeightsPublished {
-  std::shared_ptr<const WeightVersion> version;
 };
 /// A part of the gradients or a shard's sum, which a replica of the same process reads in place until it answers with
 /// ShardRead.

@@ -113,16 +113,21 @@ std::unique_ptr<Device> BuiltProcess::open_device(const ReplicaPlacement& at, co
   return cuda_status().backend->open(options);
 }
 
-std::vector<std::shared_ptr<const WeightVersion>> BuiltProcess::earlier_weights(SectionId section) const {
-  std::vector<std::shared_ptr<const WeightVersion>> versions;
-  const StepId first(part_.start.first_step);
-  for (StepId step = version_of(first, part_.plan.rollouts->config.staleness); step < first;
-       step = StepId(step.value() + 1)) {
-    const std::string& name = part_.plan.graph.node(section).section_name();
-    const SafetensorsFile file = read_earlier_weights(part_.start.checkpoint, name, step.value()).value_or_throw();
-    versions.push_back(std::make_shared<WeightVersion>(read_weights(file, step)));
+WeightEdge BuiltProcess::weight_edge(SectionId section) const {
+  WeightEdge edge;
+  const ResolvedJob& plan = part_.plan;
+  const bool sends = plan.graph.publishes(section);
+  if (!plan.rollouts || (!sends && plan.rollouts->section != section)) return edge;
+  const StepId start(part_.start.first_step);
+  edge.staleness = plan.rollouts->config.staleness;
+  edge.first = version_of(start, edge.staleness);
+  edge.dtype = plan.sections[plan.rollouts->section.value()].config.precision;
+  for (StepId step = edge.first; sends && step < start; step = StepId(step.value() + 1)) {
+    const std::string& name = plan.graph.node(section).section_name();
+    auto files = read_earlier_weights(part_.start.checkpoint, name, step.value()).value_or_throw();
+    edge.stored.push_back({step, std::make_shared<const std::vector<SafetensorsFile>>(std::move(files))});
   }
-  return versions;
+  return edge;
 }
 
 ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch) {
@@ -150,10 +155,7 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placemen
   spec.opened = &opened_;
   spec.log = [this](const std::string& line) { part_.note(line); };
   spec.joined_norms = joins_norms(part_.plan);
-  if (part_.plan.graph.publishes(placement.section)) {
-    spec.staleness = part_.plan.rollouts->config.staleness;
-    spec.earlier_weights = earlier_weights(placement.section);
-  }
+  spec.weights = weight_edge(placement.section);
   const auto until = part_.trained_until();
   if (const auto found = until.find(placement.section); found != until.end()) spec.trained_until = found->second;
   for (std::uint32_t index = 0; index < built.runners.size(); ++index) {

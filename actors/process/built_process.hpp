@@ -72,8 +72,8 @@ class BuiltProcess {
   [[nodiscard]] Device* device(const ReplicaPlacement& at, LayoutRank of_rank);
   [[nodiscard]] std::unique_ptr<Device> open_device(const ReplicaPlacement& at, const DeviceId& id);
   [[nodiscard]] GenerationOptions generation_options() const;
-  /// Returns the weights of the checkpoint that the first step's generators read, oldest first.
-  [[nodiscard]] std::vector<std::shared_ptr<const WeightVersion>> earlier_weights(SectionId section) const;
+  /// Returns the section's edge of weights. Throws JobError if the checkpoint lacks versions.
+  [[nodiscard]] WeightEdge weight_edge(SectionId section) const;
   [[nodiscard]] ReplicaSpec replica_spec(const BuiltReplica& built, const Placement& placement, Epoch epoch);
   /// Returns the replica built for this placement, or else the section's first replica, whose values and devices the
   /// placement shares.

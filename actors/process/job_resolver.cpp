@@ -364,8 +364,10 @@ void JobResolver::connect(const PortRef& from, const PortRef& to) {
       throw JobError("a generator takes weights alone: write " + from.section + ".weights -> " + to.section +
                      ".weights; its prompts are the corpus'");
     }
-    return plan_.graph.connect_weights(stages_with_port(plan_.graph, from.section, from.port, false).back(),
-                                       *generator);
+    for (const SectionId stage : stages_with_port(plan_.graph, from.section, from.port, false)) {
+      plan_.graph.connect_weights(stage, *generator);
+    }
+    return;
   }
   // Stages share a section's ports; a port of several stages (tokens) is connected to all of them.
   const std::vector<SectionId> producers = stages_with_port(plan_.graph, from.section, from.port, false);

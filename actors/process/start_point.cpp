@@ -45,9 +45,7 @@ void check_earlier_weights(const ResolvedJob& plan, const StartPoint& start) {
   const StepId oldest = version_of(StepId(start.first_step), staleness);
   std::int64_t most = 0;  // that the checkpoint has weights for
   for (std::uint64_t step = oldest.value(); step < start.first_step; ++step) {
-    const std::string file = earlier_weights_file(section, step);
-    const auto& files = start.stored.files;
-    if (std::ranges::find(files, file, &FileRecord::path) == files.end()) continue;
+    if (!has_earlier_weights(start.stored, section, step)) continue;
     most = std::max(most, static_cast<std::int64_t>(start.first_step - step));
   }
   if (oldest.value() + static_cast<std::uint64_t>(most) >= start.first_step) return;

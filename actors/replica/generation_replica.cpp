@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "runtime/core/last_words.hpp"
+#include "sections/weight_version.hpp"
 
 namespace maestro {
 
@@ -21,7 +23,8 @@ struct GenerationReplica::Model {
 };
 
 struct GenerationReplica::Job {
-  std::shared_ptr<const WeightVersion> take;  // null: no new version
+  std::optional<ArrivedTensor> take;      // nothing: no new version
+  std::shared_ptr<const VersionMap> map;  // of `take`
   std::vector<PromptOrder> begin;
   std::vector<SampleMade> made;  // result
 };
@@ -42,12 +45,14 @@ GenerationReplica::GenerationReplica(caf::actor_config& config, ReplicaSpec spec
       options_(std::move(options)),
       trace_(*spec_.trace, *spec_.graph, {spec_.section, spec_.replica, LayoutRank(0)}),
       model_(std::make_shared<Model>(decoder_of(spec_), spec_.ranks[0].device->ops(),
-                                     spec_.ranks[0].runner->context().precision)) {}
+                                     spec_.ranks[0].runner->context().precision)),
+      receiver_(spec_, caf::actor_cast<caf::actor>(this)) {}
 
 void GenerationReplica::on_exit() {
   RunActor::on_exit();
   spec_.supervisor = nullptr;
   source_ = nullptr;
+  receiver_.leave();
 }
 
 caf::behavior GenerationReplica::make_behavior() {
@@ -58,18 +63,24 @@ caf::behavior GenerationReplica::make_behavior() {
         address.replica = spec_.replica;
         address.process = spec_.process;
         address.actor = caf::actor_cast<caf::actor>(this);
+        address.weight_ring = receiver_.address();
         return address;
       },
-      [](const Directory&) {},
+      [this](const Directory& directory) { connect(directory); },
       [this](const PromptOrder& order) {
         source_ = caf::actor_cast<caf::actor>(current_sender());
         orders_[order.version].push_back(order);
         pump();
       },
-      [this](const WeightsPublished& published) {
-        versions_[published.version->step] = published.version;
+      [this](const PieceHandOver& piece) {
+        check(receiver_.handed_over(piece));
         pump();
       },
+      [this](const RingEvent& event) {
+        check(receiver_.landed(event.immediate));
+        pump();
+      },
+      [this](const VersionsOver& over) { check(receiver_.release_before(over.before)); },
       [this](const WorkDone&) { job_done(); },
       [this](const Failure& failure) { report(failure.message, failure.service_lost); },
       [this](StatusRequest) { return status(); },
@@ -82,16 +93,30 @@ std::string GenerationReplica::where() const {
   return "section '" + place + ", weights before step " + std::to_string(version_.value());
 }
 
+void GenerationReplica::connect(const Directory& directory) {
+  try {
+    receiver_.connect(directory, [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); });
+  } catch (const JobError& problem) {
+    report(problem.what());
+  }
+}
+
+void GenerationReplica::check(const Status& status) {
+  if (!status) report(status.error().message);
+}
+
 void GenerationReplica::pump() {
   ++events_;
   if (job_ != nullptr) return;
   auto job = std::make_shared<Job>();
   if (unfinished_ == 0 && !orders_.empty() && orders_.begin()->first != version_) {  // GK-1
-    const auto next = versions_.find(orders_.begin()->first);
-    if (next == versions_.end()) return;
-    version_ = next->first;
-    job->take = next->second;
-    versions_.erase(versions_.begin(), std::next(next));
+    const StepId next = orders_.begin()->first;
+    if (!receiver_.complete(next)) return;
+    Result<ArrivedTensor> arrived = receiver_.open(next);
+    if (!arrived) return report(arrived.error().message);
+    version_ = next;
+    job->take = std::move(*arrived);
+    job->map = receiver_.map();
   }
   if (const auto own = orders_.find(version_); own != orders_.end()) {
     std::ranges::move(own->second, std::back_inserter(job->begin));
@@ -113,7 +138,8 @@ void GenerationReplica::submit(std::string_view label) {
     try {
       Model& here = *model;
       if (job->take) {
-        take_weights(*here.section, *job->take, here.generation.precision());
+        for (const ArrivedTensor::Copy& copy : job->take->copies) std::memcpy(copy.to, copy.from, copy.bytes);
+        take_weights(*here.section, *job->map, job->take->tensor);
         here.generation.reserve(options.slots, options.positions);
         here.completions.emplace(here.generation, options.limits, options.sampling);
         here.orders.clear();
@@ -152,6 +178,7 @@ void GenerationReplica::submit(std::string_view label) {
 void GenerationReplica::job_done() {
   const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
   unfinished_ -= job->made.size();
+  if (job->take) check(receiver_.release_before(StepId(version_.value() + 1)));
   for (SampleMade& made : job->made) send_to(this, source_, std::move(made));
   pump();
 }

@@ -18,6 +18,7 @@
 #include "actors/messages/run_actor.hpp"
 #include "actors/replica/replica_spec.hpp"
 #include "actors/replica/replica_trace.hpp"
+#include "actors/replica/weights/weight_receiver.hpp"
 #include "sections/decoder/completions.hpp"
 #include "sections/decoder/generator.hpp"
 
@@ -46,18 +47,20 @@ class GenerationReplica : public RunActor {
   void pump();
   void submit(std::string_view label);
   void job_done();
+  void connect(const Directory& directory);
+  void check(const Status& status);
   [[nodiscard]] WaitingFor status() const;
 
   ReplicaSpec spec_;
   GenerationOptions options_;
   ReplicaTrace trace_;
   std::shared_ptr<Model> model_;
-  std::map<StepId, std::shared_ptr<const WeightVersion>> versions_;  // published, not yet taken
-  std::map<StepId, std::deque<PromptOrder>> orders_;                 // by version, not yet begun
-  StepId version_;                                                   // taken; 0: none
-  std::size_t unfinished_ = 0;                                       // samples of `version_` that have begun
-  std::shared_ptr<Job> job_;                                         // null: idle
-  caf::actor source_;                                                // of the orders
+  WeightReceiver receiver_;
+  std::map<StepId, std::deque<PromptOrder>> orders_;  // by version, not yet begun
+  StepId version_;                                    // taken; 0: none
+  std::size_t unfinished_ = 0;                        // samples of `version_` that have begun
+  std::shared_ptr<Job> job_;                          // null: idle
+  caf::actor source_;                                 // of the orders
   std::uint64_t events_ = 0;
 };
 

@@ -15,11 +15,12 @@ struct ReplicaSnapshot::Capture {
   SnapshotWriter* writer = nullptr;
   caf::actor replica;
   caf::actor coordinator;
+  std::optional<KeptVersions> versions;
   SectionSnapshot snapshot;  // reuses an earlier snapshot's memory; holds gathered optimizer state
 };
 
 ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica,
-                                 caf::actor coordinator, std::vector<std::shared_ptr<const WeightVersion>> earlier)
+                                 caf::actor coordinator, std::optional<KeptVersions> versions)
     : capture_(std::make_shared<Capture>()) {
   const GraphNode& node = spec.graph->node(spec.section);
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(node.layout.tensor); ++rank) {
@@ -32,7 +33,7 @@ ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& ma
   capture_->mark = mark;
   capture_->writer = spec.snapshots;
   capture_->snapshot = spec.snapshots->spare(capture_->label, capture_->part);
-  capture_->snapshot.earlier = std::move(earlier);
+  capture_->versions = std::move(versions);
   capture_->replica = std::move(replica);
   capture_->coordinator = std::move(coordinator);
 }
@@ -50,6 +51,12 @@ ReplicaRank::Job ReplicaSnapshot::write() const {
     Result<SectionSnapshot> snapshot = take_snapshot(capture->sections, capture->label, std::move(capture->snapshot));
     if (!snapshot) return snapshot.error();
     snapshot->part = capture->part;
+    if (capture->versions) {
+      for (const KeptVersions::Version& version : capture->versions->versions) {
+        snapshot->earlier.emplace_back(version.step.value(), capture->versions->whole(version));
+      }
+      capture->versions.reset();
+    }
     const auto written = [replica = capture->replica, coordinator = capture->coordinator, section = capture->section,
                           step = capture->mark.step,
                           shadow = capture->mark.shadow](Result<std::vector<FileRecord>> files) {

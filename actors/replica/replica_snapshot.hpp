@@ -4,9 +4,10 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <optional>
 
 #include "actors/replica/replica_rank.hpp"
+#include "actors/replica/weights/weight_publisher.hpp"
 
 namespace maestro {
 
@@ -14,9 +15,9 @@ namespace maestro {
 /// other ranks are idle.
 class ReplicaSnapshot {
  public:
-  /// Failures go to `replica`. `earlier`: weights that generators still read.
+  /// Failures go to `replica`. `versions`: weights that generators still read.
   ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& mark, caf::actor replica, caf::actor coordinator,
-                  std::vector<std::shared_ptr<const WeightVersion>> earlier = {});
+                  std::optional<KeptVersions> versions);
   /// Returns a job that copies the moments `which` from the gradient buffer, where they were gathered.
   [[nodiscard]] ReplicaRank::Job load_gathered_moments(ParameterBuffer which) const;
   /// Returns the last job, which copies everything else and queues it for writing.

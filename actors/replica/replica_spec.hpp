@@ -18,13 +18,12 @@
 #include "actors/services/network.hpp"
 #include "actors/services/snapshot_writer.hpp"
 #include "runtime/device/backend.hpp"
+#include "runtime/files/safetensors.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro {
-
-struct WeightVersion;
 
 /// A rank's device and runner.
 struct RankSpec {
@@ -52,6 +51,20 @@ struct GroupSpec {
   std::shared_ptr<AbortReason> end;                       ///< ends the process' groups, which share it
 };
 
+/// A section's weights before a step, in the checkpoint that the run begins with.
+struct StoredVersion {
+  StepId step;
+  std::shared_ptr<const std::vector<SafetensorsFile>> files;
+};
+
+/// An edge of weights. Version k is the weights before step k.
+struct WeightEdge {
+  StepId first;                       ///< first version of this start, whose sequence is 0
+  std::int64_t staleness = 0;         ///< steps that the generators' weights are older than those trained
+  DType dtype = DType::f32;           ///< of the versions: f32 or bf16
+  std::vector<StoredVersion> stored;  ///< from `first` to the version before the start's; only at a sender
+};
+
 /// The parts of a replica; shared parts outlive the actor system.
 struct ReplicaSpec {
   const SectionGraph* graph = nullptr;
@@ -70,10 +83,9 @@ struct ReplicaSpec {
   MemorySpace* pins = nullptr;  ///< pins memory for a device of this process that reads tensors of CPU ranks; optional
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool joined_norms = false;                         ///< the coordinator combines the norms of all trained sections
-  std::int64_t staleness = 0;  ///< steps that the weights of generators are older than those trained
-  std::vector<std::shared_ptr<const WeightVersion>> earlier_weights;  ///< versions in the checkpoint, for them
-  StepId trained_until;                                               ///< last step in its state at the start
-  std::vector<RankSpec> ranks;                                        ///< ranks of the section's layout
+  WeightEdge weights;                                ///< at either end of an edge of weights
+  StepId trained_until;                              ///< last step in its state at the start
+  std::vector<RankSpec> ranks;                       ///< ranks of the section's layout
   GroupSpec groups;
   const OperatorTable* host_ops = nullptr;        ///< for sums in host memory
   std::mutex* collective_submit_mutex = nullptr;  ///< mutex of all the process' replicas, held while the ranks' work

@@ -23,7 +23,7 @@ SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
       spec_(std::move(spec)),
       ranks_(spec_, caf::actor_cast<caf::actor>(this)),
       lane_(lane_options(spec_)),
-      publisher_(spec_),
+      publisher_(spec_, caf::actor_cast<caf::actor>(this)),
       settled_(spec_.trained_until) {}
 
 ReplicaAddress SectionReplica::address() {
@@ -36,6 +36,7 @@ ReplicaAddress SectionReplica::address() {
     std::ranges::copy(rank->ports().rings(), std::back_inserter(address.rings));
     std::ranges::copy(rank->reductions().addresses(), std::back_inserter(address.reductions));
   }
+  if (spec_.replica == ReplicaIndex(0)) address.weights = publisher_.blocks();
   return address;
 }
 
@@ -79,11 +80,12 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const Credit& credit) {
         for (const auto& rank : ranks_) check(rank->ports().credit(credit));
+        check(publisher_.credit(credit));
         pump();
       },
       [this](BufferFree) { pump(); },
       [this](const WriteFinished& finished) {
-        ranks_.write_finished(finished.cookie);
+        if (!publisher_.write_finished(finished.cookie)) ranks_.write_finished(finished.cookie);
         pump();
       },
       [this](const CopyFinished& finished) {
@@ -129,7 +131,8 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  publisher_.connect(directory);
+  publisher_.connect(directory,
+                     [this](const caf::actor& to, PieceHandOver piece) { send_to(this, to, std::move(piece)); });
   ExchangeOutbox reductions;
   reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
   reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
@@ -192,7 +195,7 @@ void SectionReplica::ring_event(std::uint32_t immediate) {
 void SectionReplica::pump() {
   ++events_;
   if (failed_ || still_) return;
-  if (busy_) return continue_exchange();
+  if (busy_) return continue_boundary();
   const std::optional<Work> next = lane_.next(ranks_.buffers_free());
   if (!next) return idle();
   note_wait();

@@ -22,7 +22,7 @@
 #include "actors/replica/pass_log.hpp"
 #include "actors/replica/replica_ranks.hpp"
 #include "actors/replica/replica_snapshot.hpp"
-#include "actors/replica/weight_publisher.hpp"
+#include "actors/replica/weights/weight_publisher.hpp"
 #include "runtime/schedule/step_end.hpp"
 
 namespace maestro {
@@ -55,6 +55,9 @@ class SectionReplica : public RunActor {
   /// Returns whether the ranks are in an exchange with other replicas.
   [[nodiscard]] bool exchanging() const;
   void continue_exchange();
+  void publish();
+  /// Continues an action that waits for other replicas, or for memory.
+  void continue_boundary();
   void report_norm();
   void take_total();
   void report_step();

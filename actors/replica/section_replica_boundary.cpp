@@ -79,8 +79,7 @@ void SectionReplica::start_boundary(const StepBoundary& boundary) {
   lr_ = 0;
   step_end_ = StepEnd(step_end_options(), boundary);
   if (step_end_.contains(StepAction::write)) {
-    snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_,
-                      publisher_.earlier(boundary.step));
+    snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_, publisher_.kept(boundary.step));
   }
   start_action();
 }
@@ -121,7 +120,7 @@ void SectionReplica::start_action() {
     case StepAction::clear:
       return ranks_.submit("clear", step_, clear_gradients);
     case StepAction::publish:
-      return ranks_.submit("publish", step_, publisher_.copies(StepId(step_.value() + 1)));
+      return publish();
     default:
       return report_step();
   }
@@ -130,7 +129,7 @@ void SectionReplica::start_action() {
 void SectionReplica::action_done() {
   if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = ranks_.gathered().sum_of_squares;
   if (step_end_.at(StepAction::step)) lr_ = ranks_.gathered().lr;
-  if (step_end_.at(StepAction::publish)) publisher_.send_from(*this);
+  if (step_end_.at(StepAction::publish)) check(publisher_.send());
   step_end_.advance();
   start_action();
 }
@@ -138,6 +137,16 @@ void SectionReplica::action_done() {
 bool SectionReplica::exchanging() const {
   const std::optional<StepAction> action = step_end_.current();
   return action && is_exchange(*action);
+}
+
+void SectionReplica::publish() {
+  if (!publisher_.begin(StepId(step_.value() + 1))) return;  // BufferFree continues
+  ranks_.submit("publish", step_, [this](ReplicaRank& rank) { return publisher_.copy(rank); });
+}
+
+void SectionReplica::continue_boundary() {
+  if (step_end_.at(StepAction::publish) && !ranks_.working()) return publish();
+  continue_exchange();
 }
 
 void SectionReplica::continue_exchange() {
@@ -184,12 +193,14 @@ caf::result<StandsStill> SectionReplica::stand_still() {
 
 StandsStill SectionReplica::stands_still() {
   const bool sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
-  return {spec_.section, spec_.replica, settled_, !sharded && !failed_};
+  return {spec_.section, spec_.replica, settled_, !sharded && !failed_ && !publisher_.lacks_versions()};
 }
 
 void SectionReplica::write_now(const StepBoundary& snapshot) {
-  ranks_.submit_first("snapshot", step_,
-                      ReplicaSnapshot(spec_, snapshot, caf::actor_cast<caf::actor>(this), coordinator_).write());
+  ranks_.submit_first(
+      "snapshot", step_,
+      ReplicaSnapshot(spec_, snapshot, caf::actor_cast<caf::actor>(this), coordinator_, publisher_.kept(snapshot.step))
+          .write());
 }
 
 void SectionReplica::boundary_passed() {

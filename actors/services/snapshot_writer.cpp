@@ -16,15 +16,6 @@ std::string label_of(const std::vector<SafetensorsFile>& files) {
   return (files.size() == 1 ? first : first.parent_path()).string();
 }
 
-EarlierWeights earlier_weights(const WeightVersion& version) {
-  EarlierWeights weights{version.step.value(), {}};
-  for (const WeightVersion::Part& part : version.parts) {
-    weights.tensors.push_back({part.name, ConstTensor(reinterpret_cast<const std::byte*>(&version.values[part.first]),
-                                                      DType::f32, Shape{static_cast<std::int64_t>(part.count)})});
-  }
-  return weights;
-}
-
 }  // namespace
 
 Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
@@ -104,7 +95,7 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
                            held->second_moments.tensors.end());
     state.optimizer_step = held->updates;
     state.part = held->part;
-    for (const auto& version : held->earlier) state.earlier.push_back(earlier_weights(*version));
+    for (const auto& [step, weights] : held->earlier) state.earlier.push_back({step, weights.tensors});
     auto files = store_.write_section(staging, held->section, state);
     held->earlier.clear();
     if (keeps_memory_) {

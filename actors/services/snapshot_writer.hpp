@@ -10,13 +10,14 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint_store.hpp"
 #include "runtime/device/work_thread.hpp"
-#include "sections/decoder/generator.hpp"
 #include "sections/section.hpp"
 #include "sections/state_io.hpp"
+#include "sections/weight_version.hpp"
 
 namespace maestro {
 
@@ -27,7 +28,7 @@ struct SectionSnapshot {
   std::string config;
   bool adapters = false;
   std::uint64_t updates = 0;                                  ///< steps of the optimizer so far
-  std::vector<std::shared_ptr<const WeightVersion>> earlier;  ///< weights that generators still read
+  std::vector<std::pair<std::uint64_t, WholeWeights>> earlier;  ///< weights before steps, which generators still read
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;

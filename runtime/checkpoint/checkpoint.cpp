@@ -2,10 +2,8 @@
 #include "runtime/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
-#include <iomanip>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <system_error>
 
 #include "runtime/checkpoint/checkpoint_folders.hpp"
@@ -116,22 +114,27 @@ Status verify_checkpoint(const fs::path& checkpoint) {
   return verify_files(checkpoint, *manifest, "");
 }
 
-std::string earlier_weights_file(std::string_view section, std::uint64_t step) {
-  std::ostringstream name;
-  name << section << "/versions/" << std::setw(8) << std::setfill('0') << step << ".safetensors";
-  return name.str();
+bool has_earlier_weights(const Manifest& manifest, std::string_view section, std::uint64_t step) {
+  return !earlier_weights_files(manifest, section, step).empty();
 }
 
-Result<SafetensorsFile> read_earlier_weights(const fs::path& checkpoint, std::string_view section, std::uint64_t step) {
+Result<std::vector<SafetensorsFile>> read_earlier_weights(const fs::path& checkpoint, std::string_view section,
+                                                          std::uint64_t step) {
   const Result<Manifest> manifest = load_manifest(checkpoint);
   if (!manifest) return manifest.error();
-  const std::string name = earlier_weights_file(section, step);
-  if (std::ranges::find(manifest->files, name, &FileRecord::path) == manifest->files.end()) {
+  const std::vector<std::string> names = earlier_weights_files(*manifest, section, step);
+  if (names.empty()) {
     return Error{ErrorCode::not_found, "checkpoint " + checkpoint.string() + " lacks the weights of section '" +
                                            std::string(section) + "' before step " + std::to_string(step)};
   }
-  if (const Status verified = verify_files(checkpoint, *manifest, name); !verified) return verified.error();
-  return SafetensorsFile::open(checkpoint / name);
+  std::vector<SafetensorsFile> files;
+  for (const std::string& name : names) {
+    if (const Status verified = verify_files(checkpoint, *manifest, name); !verified) return verified.error();
+    Result<SafetensorsFile> file = SafetensorsFile::open(checkpoint / name);
+    if (!file) return file.error();
+    files.push_back(std::move(*file));
+  }
+  return files;
 }
 
 Result<StoredSection> read_section(const fs::path& checkpoint, std::string_view section) {

@@ -5,7 +5,8 @@
 // model.safetensors.index.json instead (a Hugging Face folder with shards), and optimizer-0000i-of-0000N.safetensors.
 // A section that trains adapters has the stem adapter_model, with adapter_config.json (a PEFT folder) and without an
 // index, since PEFT does not read shards.
-// <section>/versions/00000123.safetensors are the weights before step 123, for generators that read older weights.
+// <section>/versions/00000123.safetensors, or its parts, are the weights before step 123, for generators that read
+// older weights.
 // Parts only record which writer wrote which tensors: reading merges them into one section. The folder also contains
 // the model's other files (model_files.hpp), which the writer of part 0 copies.
 #pragma once
@@ -34,7 +35,7 @@ struct StatePart {
 /// A section's weights before a step, which generators still read.
 struct EarlierWeights {
   std::uint64_t step = 0;
-  std::vector<NamedTensor> tensors;  ///< f32, under the names of the section's parameters
+  std::vector<NamedTensor> tensors;  ///< f32 or bf16 vectors, under the names of the section's parameters
 };
 
 /// The content of a section, or of a part, for a checkpoint. Tensors are views: the owner keeps them unchanged while
@@ -64,11 +65,11 @@ struct StoredSection {
 /// or altered.
 [[nodiscard]] Status verify_checkpoint(const std::filesystem::path& checkpoint);
 
-/// Returns the file of a section's weights before a step, relative to the checkpoint.
-[[nodiscard]] std::string earlier_weights_file(std::string_view section, std::uint64_t step);
-/// Maps the weights before a step. Error not_found: the checkpoint lacks them.
-[[nodiscard]] Result<SafetensorsFile> read_earlier_weights(const std::filesystem::path& checkpoint,
-                                                           std::string_view section, std::uint64_t step);
+/// Returns whether a checkpoint has a section's weights before a step.
+[[nodiscard]] bool has_earlier_weights(const Manifest& manifest, std::string_view section, std::uint64_t step);
+/// Verifies and maps the weights before a step: a file, or one a part. Error not_found: the checkpoint lacks them.
+[[nodiscard]] Result<std::vector<SafetensorsFile>> read_earlier_weights(const std::filesystem::path& checkpoint,
+                                                                        std::string_view section, std::uint64_t step);
 
 /// Verifies the section's files, then maps and merges them. Errors: not_found, with a list of the checkpoint's
 /// sections; corrupt as above, and for parts that do not form a section (a part is missing, a tensor is in two parts,

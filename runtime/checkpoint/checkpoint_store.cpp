@@ -106,7 +106,7 @@ Result<std::vector<FileRecord>> CheckpointStore::write_section(const fs::path& s
   for (const EarlierWeights& weights : state.earlier) {
     fs::create_directory(folder / "versions", failure);
     if (failure) return system_error("cannot create folder", folder / "versions", failure.value());
-    const std::string file = earlier_weights_file(name, weights.step).substr(name.size() + 1);
+    const std::string file = earlier_weights_file(weights.step, state.part);
     kept = keep(file, write_safetensors(folder / file, weights.tensors, {}, options_.after));
     if (!kept) return kept.error();
   }

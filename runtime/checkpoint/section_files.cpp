@@ -167,6 +167,35 @@ std::string optimizer_file(StatePart part) {
   return file_of(optimizer_stem, part);
 }
 
+std::string earlier_weights_file(std::uint64_t step, StatePart part) {
+  char number[32];
+  std::snprintf(number, sizeof number, "versions/%08llu", static_cast<unsigned long long>(step));
+  return file_of(number, part);
+}
+
+std::vector<std::string> earlier_weights_files(const Manifest& manifest, std::string_view section, std::uint64_t step) {
+  const std::string folder = std::string(section) + "/";
+  const auto listed = [&](const std::string& file) {
+    return std::ranges::find(manifest.files, folder + file, &FileRecord::path) != manifest.files.end();
+  };
+  if (const std::string whole = earlier_weights_file(step, {}); listed(whole)) return {folder + whole};
+  for (const FileRecord& record : manifest.files) {
+    const std::string number = earlier_weights_file(step, {});
+    const std::string stem = folder + number.substr(0, number.size() - extension.size());
+    if (!record.path.starts_with(stem)) continue;
+    const std::optional<StatePart> part = part_of(stem, record.path);
+    if (!part) continue;
+    std::vector<std::string> files;
+    for (std::uint32_t index = 0; index < part->count; ++index) {
+      const std::string file = earlier_weights_file(step, {index, part->count});
+      if (!listed(file)) return {};
+      files.push_back(folder + file);
+    }
+    return files;
+  }
+  return {};
+}
+
 bool has_adapters(const Manifest& manifest, std::string_view section) {
   return !parts_of(manifest, section, adapter_stem).empty();
 }

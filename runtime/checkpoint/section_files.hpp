@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/checkpoint/checkpoint.hpp"
 
@@ -23,6 +24,12 @@ inline const std::string optimizer_step_key = "optimizer_step";  // key in the o
 /// Returns adapter_model.safetensors, or the name of a part.
 [[nodiscard]] std::string adapter_file(StatePart part);
 [[nodiscard]] std::string optimizer_file(StatePart part);
+/// Returns versions/00000041.safetensors, or the name of a part: the weights before step 41.
+[[nodiscard]] std::string earlier_weights_file(std::uint64_t step, StatePart part);
+/// Returns the paths of the files with a section's weights before a step, as `manifest` names them: one, or one a part;
+/// empty unless all are there.
+[[nodiscard]] std::vector<std::string> earlier_weights_files(const Manifest& manifest, std::string_view section,
+                                                             std::uint64_t step);
 
 /// Returns whether the section's parameters are adapters.
 [[nodiscard]] bool has_adapters(const Manifest& manifest, std::string_view section);

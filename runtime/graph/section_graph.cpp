@@ -137,8 +137,9 @@ void SectionGraph::connect_weights(SectionId from, SectionId to) {
                    "' is not trained");
   }
   for (const GraphRegister& other : registers_) {
-    if (other.to == to) {
-      throw JobError(edge + ": '" + generator.name + "' already takes the weights of '" + node(other.from).name + "'");
+    if (other.to == to && (other.from == from || node(other.from).section_name() != sender.section_name())) {
+      throw JobError(edge + ": '" + generator.name + "' already takes the weights of '" +
+                     node(other.from).section_name() + "'");
     }
   }
   registers_.push_back({from, to});

@@ -85,7 +85,7 @@ struct GraphEdge {
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * size_of(dtype); }
 };
 
-/// An edge of weights: versions of a trained section's values, which a generator takes.
+/// An edge of weights: versions of a trained section's values, which a generator takes; one for each stage.
 struct GraphRegister {
   SectionId from;
   SectionId to;
@@ -99,9 +99,13 @@ class SectionGraph {
   /// Throws JobError naming both ports if either is unknown (with the nearest name), they do not fit, or the input is
   /// already connected.
   EdgeId connect(std::string_view from, std::string_view from_port, std::string_view to, std::string_view to_port);
-  /// Throws JobError unless `from` is trained, in a single stage, and `to` is a generator without a register.
+  /// Throws JobError unless `from` is trained, and `to` is a generator that takes no other section's weights.
   void connect_weights(SectionId from, SectionId to);
   [[nodiscard]] const std::vector<GraphRegister>& registers() const { return registers_; }
+  /// Returns the channel of a generator's versions. No edge has it.
+  [[nodiscard]] Channel weights_channel(SectionId generator) const {
+    return {EdgeId(static_cast<std::uint32_t>(edges_.size()) + generator.value())};
+  }
   /// Returns whether a generator takes the section's weights.
   [[nodiscard]] bool publishes(SectionId id) const;
   void set_max_in_flight(SectionId id, std::int64_t micro_batches) { nodes_[id.value()].max_in_flight = micro_batches; }

@@ -2,7 +2,6 @@
 // The decoder of a generator: it continues prompts with the weights of a trained section, and takes part in no step.
 #pragma once
 
-#include "runtime/files/safetensors.hpp"
 #include "sections/decoder/decoder_section.hpp"
 
 namespace maestro {
@@ -28,25 +27,5 @@ class Generator final : public DecoderSection {
   /// Replicas take versions at different times.
   [[nodiscard]] bool shareable() const override { return false; }
 };
-
-/// The values of a section before a step. Immutable once published; shared by the process' threads.
-struct WeightVersion {
-  struct Part {
-    std::string name;
-    std::size_t first = 0;  ///< in `values`
-    std::size_t count = 0;
-  };
-  StepId step;
-  std::vector<Part> parts;
-  std::vector<float> values;
-};
-
-/// Returns the version in a file of a checkpoint (EarlierWeights). Throws JobError for a damaged file.
-[[nodiscard]] WeightVersion read_weights(const SafetensorsFile& file, StepId step);
-/// Copies the section's values. Called on its device's thread.
-[[nodiscard]] WeightVersion copy_weights(Section& section, StepId step);
-/// Writes a version, rounded to `precision`, to a frozen section. Throws JobError(internal) for a parameter that the
-/// version lacks or whose size differs.
-void take_weights(Section& section, const WeightVersion& version, DType precision);
 
 }  // namespace maestro

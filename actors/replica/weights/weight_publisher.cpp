@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/replica/weights/weight_publisher.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/services/write_cookie.hpp"
+#include "runtime/collective/reduction_round.hpp"
+
+namespace maestro {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// Returns the replicas of all generators that take the section's weights.
+std::uint32_t receivers_of(const SectionGraph& graph, SectionId section) {
+  std::int64_t receivers = 0;
+  for (const GraphRegister& each : graph.registers()) {
+    if (each.from == section) receivers += graph.node(each.to).replicas;
+  }
+  return static_cast<std::uint32_t>(receivers);
+}
+
+}  // namespace
+
+WholeWeights KeptVersions::whole(const Version& version) const {
+  if (version.blocks.size() == 1) {
+    return whole_weights(map, ConstTensor(version.blocks.front().data(), dtype, Shape{map.elements(), 1}));
+  }
+  const std::size_t size = size_of(dtype);
+  AlignedMemory joined(static_cast<std::size_t>(map.elements()) * size);
+  std::size_t at = 0;
+  for (const WeightPiece& piece : map.pieces()) {  // one a rank: replica 0 holds whole blocks
+    const std::size_t bytes = static_cast<std::size_t>(piece.own.count) * size;
+    std::copy_n(version.blocks[at++].data(), bytes, joined.data() + static_cast<std::size_t>(piece.target) * size);
+  }
+  return whole_weights(map, ConstTensor(joined.data(), dtype, Shape{map.elements(), 1}));
+}
+
+WeightPublisher::WeightPublisher(ReplicaSpec& spec, const caf::actor& self)
+    : spec_(&spec), stored_(std::exchange(spec.weights.stored, {})) {
+  if (!sends()) return;
+  client_ = spec.network->next_client();
+  spec.network->route_client(client_, self);
+  PieceWriterOptions writing;
+  writing.epoch = spec.epoch;
+  writing.replica = spec.replica;
+  writing.chunk_bytes = spec.network->options().chunk_bytes;
+  writing.client = client_;
+  writing.write = [network = spec.network](ProcessId to, const WriteRequest& request) { network->write(to, request); };
+  writer_ = std::make_unique<PieceWriter>(std::move(writing));
+  const std::uint32_t receivers = receivers_of(*spec.graph, spec.section);
+  for (std::uint32_t rank = 0; rank < spec.ranks.size(); ++rank) {
+    if (spec.graph->node(spec.section).layout.context_of(rank) == 0) add_outlet(LayoutRank(rank));
+  }
+  const auto weak = caf::actor_cast<caf::actor_addr>(self);
+  const auto freed = [weak] {
+    if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
+  };
+  // A version that is being copied, the versions that a checkpoint or generators still read, and what they hold.
+  const auto versions = static_cast<std::size_t>(spec.weights.staleness) + 2;
+  for (Outlet& outlet : outlets_) {
+    const std::size_t bytes = aligned(static_cast<std::size_t>(outlet.copied.count) * element_bytes());
+    outlet.pool = std::make_unique<BufferPool>(bytes + receivers * PieceWriter::header_bytes, versions, freed);
+    if (spec.remote) outlet.region = spec.network->register_memory(outlet.pool->memory(), outlet.pool->memory_bytes());
+  }
+}
+
+void WeightPublisher::add_outlet(LayoutRank rank) {
+  const GraphNode& node = spec_->graph->node(spec_->section);
+  Section& section = spec_->ranks[rank.value()].runner->section();
+  WeightBlock block{spec_->section, rank, node.replicas, sent_weights(section, node.layout.tensor_of(rank.value()))};
+  blocks_.push_back(block);
+  const auto elements = static_cast<std::size_t>(block.elements());
+  const ShardRange shard = shard_range(elements, static_cast<std::size_t>(node.replicas), spec_->replica.value());
+  const RowRange own{static_cast<std::int64_t>(shard.first), static_cast<std::int64_t>(shard.count)};
+  const RowRange copied = keeps_versions() ? RowRange{0, block.elements()} : own;
+  if (copied.count == 0) return;
+  outlets_.push_back({rank, std::move(block), copied});
+}
+
+bool WeightPublisher::keeps_versions() const {
+  return spec_->weights.staleness > 0 && spec_->replica == ReplicaIndex(0);
+}
+
+bool WeightPublisher::lacks_versions() const {
+  return sends() && spec_->weights.staleness > 0 && spec_->replica != ReplicaIndex(0);
+}
+
+void WeightPublisher::connect(const Directory& directory,
+                              std::function<void(const caf::actor&, PieceHandOver)> hand_over) {
+  if (!sends()) return;
+  hand_over_ = std::move(hand_over);
+  std::vector<WeightBlock> blocks;
+  const std::string& section = spec_->graph->node(spec_->section).section_name();
+  for (const ReplicaAddress& peer : directory.replicas()) {
+    if (peer.replica == ReplicaIndex(0) && spec_->graph->node(peer.section).section_name() == section) {
+      std::ranges::copy(peer.weights, std::back_inserter(blocks));
+    }
+  }
+  map_ = VersionMap(std::move(blocks));
+  std::uint32_t number = 0;
+  for (const GraphRegister& each : spec_->graph->registers()) {
+    if (each.from != spec_->section) continue;
+    for (const ReplicaAddress& peer : directory.replicas()) {
+      if (peer.section != each.to) continue;
+      const RingAddress& ring = peer.weight_ring;
+      Link link{OutputLink(spec_->epoch, ring.slots, 2, ring.released), peer.actor};
+      link.local = peer.process == spec_->process && !spec_->network->options().force_rma;
+      link.number = number++;
+      link.target.process = peer.process;
+      link.target.ring = ring;
+      link.target.name = section + ".weights to " + spec_->graph->node(peer.section).name + ", replica " +
+                         std::to_string(peer.replica.value());
+      links_.insert_or_assign({peer.section, peer.replica}, std::move(link));
+    }
+  }
+  for (const Credit& early : std::exchange(early_credits_, {})) credit(early).or_throw();
+}
+
+void WeightPublisher::leave() {
+  for (auto& [receiver, link] : links_) link.actor = nullptr;
+}
+
+bool WeightPublisher::begin(StepId version) {
+  const std::size_t wanted = stored_.size() + 1;
+  for (Outlet& outlet : outlets_) {
+    while (outlet.next.size() < wanted) {
+      Buffer block = outlet.pool->acquire();
+      if (!block) return false;
+      outlet.next.push_back(std::move(block));
+    }
+  }
+  copying_.clear();
+  for (const StoredVersion& stored : stored_) copying_.push_back(stored.step);
+  copying_.push_back(version);
+  return true;
+}
+
+RankJob WeightPublisher::copy(ReplicaRank& rank) const {
+  const auto outlet = std::ranges::find_if(
+      outlets_, [&](const Outlet& each) { return spec_->ranks[each.rank.value()].runner == rank.runner(); });
+  if (outlet == outlets_.end()) {
+    return [] { return WorkResult(); };
+  }
+  return [runner = rank.runner(), parts = outlet->block.parts, copied = outlet->copied, blocks = outlet->next,
+          stored = stored_, dtype = spec_->weights.dtype] {
+    for (std::size_t at = 0; at < stored.size(); ++at) {
+      copy_weights(*stored[at].files, parts, copied, dtype, blocks[at].data());
+    }
+    copy_weights(runner->section(), parts, copied, dtype, blocks.back().data());
+    return WorkResult();
+  };
+}
+
+Status WeightPublisher::send() {
+  stored_.clear();
+  for (std::size_t version = 0; version < copying_.size(); ++version) {
+    Sent sent{copying_[version], {}};
+    for (std::size_t outlet = 0; outlet < outlets_.size(); ++outlet) {
+      const Buffer& block = outlets_[outlet].next[version];
+      if (Status queued = queue(outlet, sent.step, block); !queued) return queued;
+      sent.blocks.push_back(block);
+    }
+    if (keeps_versions()) sent_.push_back(std::move(sent));
+  }
+  for (Outlet& outlet : outlets_) outlet.next.clear();
+  const auto most = static_cast<std::size_t>(spec_->weights.staleness) + 1;
+  while (sent_.size() > most) sent_.pop_front();
+  for (auto& [receiver, link] : links_) {
+    if (Status flushed = flush(link); !flushed) return flushed;
+  }
+  return {};
+}
+
+Status WeightPublisher::queue(std::size_t at, StepId version, const Buffer& block) {
+  const Outlet& outlet = outlets_[at];
+  const auto is_own = [&](const WeightPiece& piece) {
+    return piece.section == spec_->section && piece.rank == outlet.rank && piece.replica == spec_->replica;
+  };
+  const std::vector<WeightPiece>& pieces = map_.pieces();
+  const auto piece = std::ranges::find_if(pieces, is_own);
+  if (piece == pieces.end()) return {};
+  const std::size_t headers = aligned(static_cast<std::size_t>(outlet.copied.count) * element_bytes());
+  for (auto& [receiver, link] : links_) {
+    OutgoingPiece outgoing;
+    outgoing.piece.channel = link.target.ring.channel;
+    outgoing.piece.receiver = receiver.second;
+    outgoing.piece.sequence = version.value() - spec_->weights.first.value();
+    outgoing.piece.index = static_cast<std::uint32_t>(piece - pieces.begin());
+    outgoing.piece.source_row = piece->own.first - outlet.copied.first;
+    outgoing.piece.target_row = piece->target;
+    outgoing.piece.rows = piece->own.count;
+    outgoing.piece.source_rank = outlet.rank;
+    outgoing.step = version;
+    outgoing.buffer = block;
+    outgoing.offset = static_cast<std::size_t>(outgoing.piece.source_row) * element_bytes();
+    outgoing.header_offset = headers + link.number * PieceWriter::header_bytes;
+    link.credits.queue(std::move(outgoing));
+  }
+  return {};
+}
+
+Status WeightPublisher::flush(Link& link) {
+  while (true) {
+    Result<std::optional<OutgoingPiece>> next = link.credits.take();
+    if (!next) return next.error();
+    if (!next->has_value()) return {};
+    OutgoingPiece& outgoing = **next;
+    if (!link.local) {
+      const auto outlet = std::ranges::find(outlets_, outgoing.piece.source_rank, &Outlet::rank);
+      writer_->leave(link.target, {outlet->region.get(), element_bytes(), spec_->weights.dtype, true},
+                     std::move(outgoing));
+      continue;
+    }
+    PieceHandOver hand;
+    hand.channel = outgoing.piece.channel;
+    hand.sequence = outgoing.piece.sequence;
+    hand.index = outgoing.piece.index;
+    hand.target_row = outgoing.piece.target_row;
+    hand.rows = outgoing.piece.rows;
+    hand.sender = spec_->replica;
+    hand.epoch = spec_->epoch;
+    hand.buffer = outgoing.buffer;
+    hand.offset = outgoing.offset;
+    hand_over_(link.actor, std::move(hand));
+  }
+}
+
+Status WeightPublisher::credit(const Credit& credit) {
+  for (auto& [receiver, link] : links_) {
+    if (link.target.ring.channel != credit.channel || receiver.second != credit.receiver) continue;
+    if (Status granted = link.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
+    return flush(link);
+  }
+  if (sends() && links_.empty()) early_credits_.push_back(credit);
+  return {};
+}
+
+bool WeightPublisher::write_finished(std::uint64_t cookie) {
+  if (!sends() || unpack_cookie(cookie).client != client_) return false;
+  writer_->write_finished(cookie);
+  return true;
+}
+
+std::optional<KeptVersions> WeightPublisher::kept(StepId last) const {
+  if (!keeps_versions()) return std::nullopt;
+  KeptVersions kept;
+  std::vector<WeightBlock> blocks;
+  for (const Outlet& outlet : outlets_) {
+    blocks.push_back(outlet.block);
+    blocks.back().replicas = 1;
+  }
+  kept.map = VersionMap(std::move(blocks));
+  kept.dtype = spec_->weights.dtype;
+  for (const Sent& sent : sent_) {
+    const bool read = sent.step.value() + static_cast<std::uint64_t>(spec_->weights.staleness) > last.value();
+    if (sent.step <= last && read) kept.versions.push_back({sent.step, sent.blocks});
+  }
+  return kept;
+}
+
+}  // namespace maestro

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of an edge of weights, at a replica of the section that trains them: copies the values before a step,
+// and writes its share of them into the rings of all generators.
+//
+// WU-1 (no live reads): a version is copied by a job on the ranks' devices, and nothing changes the copy.
+// WU-2 (versions in order): versions leave in the order of their steps, each when the receiver has room for it.
+// WU-3 (kept): replica 0 keeps the versions that steps after a checkpoint still read.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "actors/messages/run_actor.hpp"
+#include "actors/replica/piece_writer.hpp"
+#include "actors/replica/replica_rank.hpp"
+#include "runtime/schedule/version_map.hpp"
+#include "sections/weight_version.hpp"
+
+namespace maestro {
+
+/// Versions for a checkpoint: blocks of the replica's ranks, in the order of `map`.
+struct KeptVersions {
+  struct Version {
+    StepId step;
+    std::vector<Buffer> blocks;
+  };
+  VersionMap map;
+  DType dtype = DType::f32;
+  std::vector<Version> versions;
+  /// Puts a version together.
+  [[nodiscard]] WholeWeights whole(const Version& version) const;
+};
+
+/// Not thread-safe; belongs to the replica's actor.
+class WeightPublisher {
+ public:
+  /// `spec` outlives it; the versions of the checkpoint are taken out of it. `self` receives BufferFree and the ends of
+  /// writes.
+  WeightPublisher(ReplicaSpec& spec, const caf::actor& self);
+  /// Returns whether the section has an edge of weights.
+  [[nodiscard]] bool sends() const { return spec_->graph->publishes(spec_->section); }
+  /// Returns the blocks of the replica's ranks, for its address: replica 0 states them for all.
+  [[nodiscard]] const std::vector<WeightBlock>& blocks() const { return blocks_; }
+  void connect(const Directory& directory, std::function<void(const caf::actor&, PieceHandOver)> hand_over);
+  /// Takes memory for the values before step `version`. Returns false if none is free: BufferFree follows.
+  [[nodiscard]] bool begin(StepId version);
+  /// Returns the job that copies them on a rank.
+  [[nodiscard]] RankJob copy(ReplicaRank& rank) const;
+  /// Sends the copies, after the jobs; before the first version the versions of the checkpoint.
+  Status send();
+  Status credit(const Credit& credit);
+  /// Returns whether the write was one of these.
+  bool write_finished(std::uint64_t cookie);
+  /// Returns the versions before step `last` + 1 that later steps still read; nothing on replicas that keep none.
+  [[nodiscard]] std::optional<KeptVersions> kept(StepId last) const;
+  /// Returns whether a checkpoint of this replica would lack versions.
+  [[nodiscard]] bool lacks_versions() const;
+  /// Releases the generators' handles.
+  void leave();
+
+ private:
+  /// A rank's part of the sending.
+  struct Outlet {
+    LayoutRank rank;
+    WeightBlock block;
+    RowRange copied;  // elements that it copies: its shard, or all if it keeps versions
+    std::unique_ptr<BufferPool> pool = {};
+    std::unique_ptr<Region> region = {};
+    std::vector<Buffer> next = {};  // memory of the versions that are being copied, oldest first
+  };
+  struct Link {
+    OutputLink credits;
+    caf::actor actor;
+    bool local = true;
+    std::uint32_t number = 0;  // among the generator's replicas
+    PieceTarget target = {};
+  };
+  /// A version that was sent; kept on replica 0.
+  struct Sent {
+    StepId step;
+    std::vector<Buffer> blocks;  // by outlet
+  };
+  void add_outlet(LayoutRank rank);
+  [[nodiscard]] bool keeps_versions() const;
+  [[nodiscard]] std::size_t element_bytes() const { return size_of(spec_->weights.dtype); }
+  Status queue(std::size_t outlet, StepId version, const Buffer& block);
+  Status flush(Link& link);
+
+  ReplicaSpec* spec_;
+  std::vector<StoredVersion> stored_;  // of the checkpoint, not sent yet
+  std::vector<WeightBlock> blocks_;
+  std::vector<Outlet> outlets_;
+  std::vector<StepId> copying_;  // steps of Outlet::next
+  std::deque<Sent> sent_;
+  std::uint32_t client_ = 0;
+  VersionMap map_;
+  std::map<std::pair<SectionId, ReplicaIndex>, Link> links_;
+  std::vector<Credit> early_credits_;
+  std::function<void(const caf::actor&, PieceHandOver)> hand_over_;
+  std::unique_ptr<PieceWriter> writer_;  // after links_, which its pieces refer to
+};
+
+}  // namespace maestro

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receiving end of an edge of weights, at a generator's replica: a ring whose slots hold a version each.
+//
+// WX-1 (whole versions): a version can be read when every piece of it is here.
+// WX-2 (in order): a version's slot is free when no open step reads it or an earlier version; then its senders receive
+// a
+//       credit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/messages/message_types.hpp"
+#include "actors/replica/replica_spec.hpp"
+#include "runtime/schedule/version_map.hpp"
+#include "transport/ring/input_ring.hpp"
+
+namespace maestro {
+
+/// Not thread-safe; belongs to the replica's actor. Its memory is read by jobs on the device's thread.
+class WeightReceiver {
+ public:
+  using SendCredit = std::function<void(const caf::actor&, Credit)>;
+
+  /// `spec` outlives it. `self` receives RingEvent.
+  WeightReceiver(const ReplicaSpec& spec, const caf::actor& self);
+  [[nodiscard]] RingAddress address() const;
+  /// Learns the senders. Throws JobError(internal) if their weights are not those of the generator (WG-1).
+  void connect(const Directory& directory, SendCredit send_credit);
+  void leave() { senders_.clear(); }
+
+  Status landed(std::uint32_t immediate);
+  Status handed_over(const PieceHandOver& piece);
+  /// Returns whether the weights before step `version` are here.
+  [[nodiscard]] bool complete(StepId version) const;
+  /// Returns a complete version; the map describes it.
+  [[nodiscard]] Result<ArrivedTensor> open(StepId version);
+  [[nodiscard]] const std::shared_ptr<const VersionMap>& map() const { return map_; }
+  /// No step reads the versions before `version` any more: their slots are free, as soon as they are complete.
+  Status release_before(StepId version);
+
+ private:
+  [[nodiscard]] std::uint64_t sequence_of(StepId version) const {
+    return version.value() - spec_->weights.first.value();
+  }
+  /// Tells the ring of the sequences that may arrive.
+  Status expect();
+  Status release();
+
+  const ReplicaSpec* spec_;
+  std::unique_ptr<InputRing> ring_;
+  std::unique_ptr<Region> region_;
+  std::shared_ptr<const VersionMap> map_;  // shared with jobs
+  std::vector<caf::actor> senders_;
+  SendCredit send_credit_;
+  std::vector<std::uint64_t> complete_;  // sequences that are not released
+  std::uint64_t expected_ = 0;           // sequences that the ring expects
+  std::uint64_t unread_ = 0;             // sequences before it are not read any more
+};
+
+}  // namespace maestro
