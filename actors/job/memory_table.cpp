@@ -57,13 +57,25 @@ class ReplicaDemands {
     demand.in_flight = in_flight();
     add_inputs(demand, rank);
     add_outputs(demand, rank);
-    if (node_->generates()) demand.edge_bytes = static_cast<double>(demand.held.all) * sizeof(float);  // a version
+    demand.edge_bytes += versions(rank);
     demand.exchange_bytes = exchange();
     demand.checkpoint_bytes = rank == LayoutRank(0) ? checkpoint() : 0;
     return demand;
   }
 
  private:
+  /// Returns the memory for versions of weights: a sender's copies, a generator's slots.
+  [[nodiscard]] double versions(LayoutRank rank) const {
+    if (!plan_->rollouts) return 0;
+    const std::int64_t staleness = plan_->rollouts->config.staleness;
+    const DType dtype = plan_->sections[plan_->rollouts->section.value()].config.precision;
+    const double whole =
+        static_cast<double>(plan_->held[place_->section.value()].all) * static_cast<double>(size_of(dtype));
+    if (node_->generates()) return static_cast<double>(std::max<std::int64_t>(staleness, 1)) * whole;
+    if (!plan_->graph.publishes(place_->section) || node_->layout.context_of(rank.value()) > 0) return 0;
+    const bool keeps = staleness > 0 && place_->replica == ReplicaIndex(0);  // for checkpoints
+    return static_cast<double>(staleness + 2) * whole / static_cast<double>(keeps ? 1 : node_->replicas);
+  }
   /// Returns the keys and values of a generator's sequences.
   [[nodiscard]] double cached_bytes() const {
     const auto* const model = dynamic_cast<const Generator*>(plan_->meta_sections[place_->section.value()].get());

@@ -357,6 +357,7 @@ void check_recompute(const SectionConfig& config, const GraphNode& node, const S
 void check_lora(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {
   if (!config.lora.given()) return;
   const std::string key = node.section_name() + ".lora";
+  if (node.generates()) return;  // the section's whose weights it takes
   if (!node.trained()) throw JobError(key + " does not apply to a frozen section: adapters are trained");
   if (!meta_section.takes_adapters())
     throw JobError(key + ": a section of this type does not support adapters; decoders do");

@@ -15,13 +15,6 @@ namespace maestro {
 
 namespace {
 
-/// Returns what the trained section has that its generator cannot follow; empty: nothing.
-std::string why_not_followed(const SectionConfig& config) {
-  if (config.lora.given()) return ".lora";
-  if (config.emulated()) return ".devices, which are emulated";
-  return "";
-}
-
 std::vector<std::int32_t> stop_tokens(const ResolvedJob& plan, const JobTable& generator, const JobTable& sender,
                                       const GeneratorConfig& config) {
   if (plan.tokenizer.empty()) {
@@ -48,17 +41,13 @@ std::vector<std::int32_t> stop_tokens(const ResolvedJob& plan, const JobTable& g
 void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& root) {
   const GraphNode& sender = plan.graph.node(edge.from);
   const GraphNode& generator = plan.graph.node(edge.to);
-  const SectionConfig& trained = plan.sections[edge.from.value()].config;
   const SectionConfig& own = plan.sections[edge.to.value()].config;
   const JobTable table = root.table(generator.name);
-  const std::string what = why_not_followed(trained);
-  if (!what.empty()) {
+  if (plan.sections[edge.from.value()].config.emulated()) {
     root.table(sender.section_name())
-        .fail(what.substr(1, what.find(' ') - 1), "does not work with [" + generator.name +
-                                                      "], which takes the weights of '" + sender.section_name() +
-                                                      "': it follows a section that trains all its weights");
+        .fail("devices", "are emulated, which have no weights for [" + generator.name + "]");
   }
-  if (!own.weights.empty() || own.random) {
+  if (table.has("weights")) {
     table.fail("weights", "is given by the edge " + sender.section_name() + ".weights -> " + generator.name +
                               ".weights; leave it out");
   }

@@ -23,8 +23,8 @@ struct ReplicaAddress {
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< rings of all the replica's ranks
   std::vector<ReductionAddress> reductions;  ///< addresses by rank, then by ReductionKind
-  RingAddress weight_ring = {};              ///< of a generator: ring of versions
-  std::vector<WeightBlock> weights = {};     ///< of a replica that sends versions: blocks of its ranks
+  RingAddress weight_ring = {};              ///< ring of versions, of a generator
+  std::vector<WeightBlock> weights = {};     ///< blocks of the ranks of a replica that sends versions
 
   [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
     return reductions.at(layout_rank.value() * reduction_kinds + static_cast<std::size_t>(kind));

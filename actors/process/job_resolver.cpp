@@ -144,6 +144,8 @@ class JobResolver {
   [[nodiscard]] JobTable table(std::string_view name) const { return composed_.document.root().table(name); }
   DataShape read_tables();
   /// Returns whether the job trains a section that can be trained.
+  /// Gives a generator what it takes over from the section whose weights it takes.
+  void follow(SectionConfig& generator, const JobTable& settings, const std::string& trained) const;
   [[nodiscard]] bool is_trained(const SectionBuilder& builder) const;
   [[nodiscard]] bool is_generator(const SectionBuilder& builder) const;
   /// Returns the section whose weights a generator takes; empty: no edge names it.
@@ -184,6 +186,16 @@ std::string JobResolver::weights_of(const std::string& generator) const {
     if (edge.to.section == generator && edge.to.port == weights_port) return edge.from.section;
   }
   return "";
+}
+
+void JobResolver::follow(SectionConfig& generator, const JobTable& settings, const std::string& trained) const {
+  const SectionConfig sender = read_section(table(trained), trained);
+  if (!settings.has("precision")) generator.precision = sender.precision;
+  generator.lora = sender.lora;
+  if (generator.lora.given() && !settings.has("weights")) {  // the adapters' base
+    generator.weights = sender.weights;
+    generator.random = sender.random;
+  }
 }
 
 bool JobResolver::is_trained(const SectionBuilder& builder) const {
@@ -242,9 +254,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
     SectionTable described{builder.name_, settings, composed_.document.root(), shape_in(node.reading, data),
                            std::shared_ptr<const Corpus>(plan_.corpus, corpus)};
     if (role == Role::generator) described.weights_of = weights_of(builder.name_);
-    if (!described.weights_of.empty() && !settings.has("precision")) {
-      planned.config.precision = read_section(table(described.weights_of), described.weights_of).precision;
-    }
+    if (!described.weights_of.empty()) follow(planned.config, settings, described.weights_of);
     planned.factory = composed_.registry.build(type, described);
   }
   node.replicas = planned.config.replicas;

@@ -32,6 +32,9 @@ SectionContext ReplicaBuilder::context(const ReplicaPlacement& place, const Para
   context.ops = &ops;
   context.parallel = parallel;
   context.replica = place.replica.value();
+  for (const GraphRegister& each : plan_->graph.registers()) {  // equal initial values below adapters
+    if (each.to == place.section) context.name = plan_->graph.node(each.from).section_name();
+  }
   return context;
 }
 
@@ -48,7 +51,7 @@ std::shared_ptr<Section> ReplicaBuilder::load(const ReplicaPlacement& place, con
   if (adapted || !resumed) {
     if (!planned.config.weights.empty()) {
       load_weights(*section, planned.config.weights).or_throw();
-    } else if (values_later && !plan_->graph.node(place.section).generates()) {  // which gets published values
+    } else if (values_later && (adapted || !plan_->graph.node(place.section).generates())) {  // which gets versions
       section->weights().parameters->initialise();
     }
   }

@@ -61,8 +61,8 @@ struct StoredVersion {
 struct WeightEdge {
   StepId first;                       ///< first version of this start, whose sequence is 0
   std::int64_t staleness = 0;         ///< steps that the generators' weights are older than those trained
-  DType dtype = DType::f32;           ///< of the versions: f32 or bf16
-  std::vector<StoredVersion> stored;  ///< from `first` to the version before the start's; only at a sender
+  DType dtype = DType::f32;           ///< dtype of the versions: f32 or bf16
+  std::vector<StoredVersion> stored;  ///< versions from `first` to the one before the start's; only at a sender
 };
 
 /// The parts of a replica; shared parts outlive the actor system.
@@ -83,7 +83,7 @@ struct ReplicaSpec {
   MemorySpace* pins = nullptr;  ///< pins memory for a device of this process that reads tensors of CPU ranks; optional
   std::function<void(const std::string& line)> log;  ///< from any thread; may be empty
   bool joined_norms = false;                         ///< the coordinator combines the norms of all trained sections
-  WeightEdge weights;                                ///< at either end of an edge of weights
+  WeightEdge weights;                                ///< edge of weights, at either end
   StepId trained_until;                              ///< last step in its state at the start
   std::vector<RankSpec> ranks;                       ///< ranks of the section's layout
   GroupSpec groups;

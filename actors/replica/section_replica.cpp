@@ -195,7 +195,7 @@ void SectionReplica::ring_event(std::uint32_t immediate) {
 void SectionReplica::pump() {
   ++events_;
   if (failed_ || still_) return;
-  if (busy_) return continue_boundary();
+  if (busy_) return continue_action();
   const std::optional<Work> next = lane_.next(ranks_.buffers_free());
   if (!next) return idle();
   note_wait();
@@ -243,7 +243,7 @@ void SectionReplica::rank_done(const WorkDone& result) {
     const bool of_step = waits_for().kind != WaitKind::moments;
     if (of_step) clock_.worked_meanwhile(result.device_ms / static_cast<double>(ranks_.size()), Clock::now());
     ranks_.at(result.layout_rank).reductions().job_done();
-    return continue_exchange();
+    return continue_action();
   }
   if (!ranks_.working()) return fail("a job finished that was never started");
   if (ranks_.add(result)) done();

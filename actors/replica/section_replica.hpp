@@ -48,16 +48,14 @@ class SectionReplica : public RunActor {
   void start_pass(const Work& work, bool forward, bool backward);
 
   // Actions of a boundary; section_replica_boundary.cpp.
-  [[nodiscard]] StepEndOptions step_end_options() const;
   void start_boundary(const StepBoundary& boundary);
   void start_action();
   void action_done();
   /// Returns whether the ranks are in an exchange with other replicas.
   [[nodiscard]] bool exchanging() const;
-  void continue_exchange();
   void publish();
   /// Continues an action that waits for other replicas, or for memory.
-  void continue_boundary();
+  void continue_action();
   void report_norm();
   void take_total();
   void report_step();

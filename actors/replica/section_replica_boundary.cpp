@@ -57,27 +57,29 @@ RankJob optimizer_step(ReplicaRank& rank, StepId step, double norm) {
   };
 }
 
-}  // namespace
-
-StepEndOptions SectionReplica::step_end_options() const {
+StepEndOptions step_end_options(const ReplicaSpec& spec, const ReplicaRanks& ranks, bool publishes) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  SectionRunner& runner = *ranks.first().runner();
   StepEndOptions options;
-  options.trained = node().trained();
-  options.ranks = ranks_.size();
-  options.fetches = ranks_.first().runner()->section().fetches_gradients();
-  options.tied = node().stages > 1 && ranks_.first().runner()->tied() != nullptr;
-  options.timed_sum = spec_.emulated.sum > std::chrono::nanoseconds(0);
-  options.optimizer_sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
-  options.awaits_total = spec_.joined_norms || node().stages > 1;
-  options.writes_snapshot = spec_.replica == ReplicaIndex(0);
-  options.publishes = publisher_.sends();
+  options.trained = node.trained();
+  options.ranks = ranks.size();
+  options.fetches = runner.section().fetches_gradients();
+  options.tied = node.stages > 1 && runner.tied() != nullptr;
+  options.timed_sum = spec.emulated.sum > std::chrono::nanoseconds(0);
+  options.optimizer_sharded = runner.section().parameters().optimizer_sharded();
+  options.awaits_total = spec.joined_norms || node.stages > 1;
+  options.writes_snapshot = spec.replica == ReplicaIndex(0);
+  options.publishes = publishes;
   return options;
 }
+
+}  // namespace
 
 void SectionReplica::start_boundary(const StepBoundary& boundary) {
   step_ = boundary.step;
   sum_of_squares_ = 0;
   lr_ = 0;
-  step_end_ = StepEnd(step_end_options(), boundary);
+  step_end_ = StepEnd(step_end_options(spec_, ranks_, publisher_.sends()), boundary);
   if (step_end_.contains(StepAction::write)) {
     snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_, publisher_.kept(boundary.step));
   }
@@ -91,7 +93,7 @@ void SectionReplica::start_action() {
   note_action();
   if (is_exchange(*action)) {
     for (const auto& rank : ranks_) rank->reductions().begin(*action);
-    return continue_exchange();
+    return continue_action();
   }
   switch (*action) {
     case StepAction::add_ranks:
@@ -144,14 +146,10 @@ void SectionReplica::publish() {
   ranks_.submit("publish", step_, [this](ReplicaRank& rank) { return publisher_.copy(rank); });
 }
 
-void SectionReplica::continue_boundary() {
+void SectionReplica::continue_action() {
+  if (still_) return;
   if (step_end_.at(StepAction::publish) && !ranks_.working()) return publish();
-  continue_exchange();
-}
-
-void SectionReplica::continue_exchange() {
-  if (still_ || !exchanging()) return;
-  if (ranks_.continue_exchange(step_)) action_done();
+  if (exchanging() && ranks_.continue_exchange(step_)) action_done();
 }
 
 void SectionReplica::report_norm() {

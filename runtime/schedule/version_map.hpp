@@ -37,9 +37,9 @@ struct WeightPart {
 
 /// A rank's block.
 struct WeightBlock {
-  SectionId section;  ///< its stage
+  SectionId section;  ///< stage
   LayoutRank rank;
-  std::int64_t replicas = 1;  ///< that share the sending
+  std::int64_t replicas = 1;  ///< replicas that share the sending
   std::vector<WeightPart> parts;
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -50,7 +50,7 @@ struct WeightPiece {
   LayoutRank rank;
   ReplicaIndex replica;
   RowRange own;             ///< elements of the block
-  std::int64_t target = 0;  ///< its first element in the version
+  std::int64_t target = 0;  ///< first element in the version
 };
 
 /// Neighbouring elements in a version and in the whole parameter.

@@ -21,7 +21,6 @@ class Generator final : public DecoderSection {
   void forward(Tape& tape, const Inputs& inputs, Outputs& outputs) override;
   [[nodiscard]] Cost cost(const SampleShape&) const override { return {}; }
   [[nodiscard]] bool spreads_over_ranks() const override { return false; }
-  [[nodiscard]] bool takes_adapters() const override { return false; }
   [[nodiscard]] bool recomputes() const override { return false; }
   [[nodiscard]] bool runs_dry() const override { return false; }
   /// Replicas take versions at different times.

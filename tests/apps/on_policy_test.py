@@ -23,6 +23,17 @@ class OnPolicy(SystemTest):
         rest = self.train(self.job({"slots": 1}, out="part"), "--resume", "part").curve()
         self.assertEqual(rest, {at: loss for at, loss in whole.items() if at[1] > 3})
 
+    def test_losses_do_not_depend_on_processes_and_transports(self):
+        cases = [(0, 2, "shm"), (1, 4, "tcp"), (2, 4, "shm"), (3, 2, "tcp")]
+        for staleness, processes, provider in cases:
+            with self.subTest(staleness=staleness, processes=processes, provider=provider):
+                name = f"{staleness}_{processes}"
+                job = self.job({"staleness": staleness}, out=name)
+                alone = self.train(job).curve()
+                job = self.job({"staleness": staleness, "replicas": 2, "slots": 2}, out=name + "_spread")
+                job["transport"] = {"provider": provider}
+                self.assertEqual(self.train(job, "--processes", str(processes)).curve(), alone)
+
     def test_edges_of_a_graph_name_the_weights(self):
         job = self.job(out="graph")
         app = self.train(self.job(out="app")).curve()
@@ -51,17 +62,13 @@ class OnPolicy(SystemTest):
             ("generator.prompt_tokens: is 40, but samples have at most 32 positions", {"generator.prompt_tokens": 40}),
             ("generator.weights: is given by the edge student.weights -> generator.weights",
              {"generator.weights": "random"}),
-            ("student.pipeline: does not work with [generator]", {"student.pipeline": 2}),
-            ("student.tensor: does not work with [generator]", {"student.tensor": 2}),
-            ("makes samples in a run of a single process", {}),
             ("generator.max_token: unknown key; did you mean 'max_tokens'?", {"generator.max_token": 3}),
             ("generator.on_policy", {"generator.on_policy": 1.5}),
             ("generator.stop: \"ab\" is 2 tokens", {"generator.stop": ["ab"]}),
         ]
         for wanted, settings in cases:
             with self.subTest(wanted):
-                options = ["--processes", "2"] if "single process" in wanted else []
-                self.refuse(wanted, self.job(), *options, *options_of(settings))
+                self.refuse(wanted, self.job(), *options_of(settings))
 
     def test_the_command_adds_a_generator(self):
         small = ["--teacher-set", "train.steps=3", "--set", "train.steps=3", "--out", "runs", "--on-policy",

@@ -79,6 +79,8 @@ class OnPolicy : public ::testing::Test {
     std::string train = "";      ///< further lines of [train]
     fs::path resume = "";
     std::int64_t cpu_devices = 2;
+    std::string student = "replicas = 1\n";  ///< layout
+    std::string transport = "";              ///< lines of [transport]
   };
   /// Runs the job up to step `steps`, and returns its folder.
   fs::path run(const std::string& name, std::uint64_t steps, const Settings& settings,
@@ -90,8 +92,9 @@ class OnPolicy : public ::testing::Test {
         "name = \"on_policy\"\n[train]\n" + settings.train + "steps = " + std::to_string(steps) +
         "\nschedule_steps = 8\nglobal_batch = 4\nseed = 7\ncheckpoint_every = 1\nkeep_checkpoints = 100\n" +
         "validate_every = 2\nout = \"" + out.string() + "\"\n[teacher]\nweights = \"random\"\nreplicas = 1\n" + shape +
-        "[student]\nreplicas = 1\nmicro_batch = 2\nlr = 2e-2\nalpha = " + (generates ? "0.25" : "1.0") +
-        "\ndivergence = \"reverse_kl\"\n" + shape + (generates ? "[generator]\n" + settings.generator + "\n" : "");
+        "[student]\n" + settings.student + "micro_batch = 2\nlr = 2e-2\nalpha = " + (generates ? "0.25" : "1.0") +
+        "\ndivergence = \"reverse_kl\"\n" + shape + (generates ? "[generator]\n" + settings.generator + "\n" : "") +
+        "[transport]\n" + settings.transport;
     std::ostringstream text;
     Console console({text, text, false, {}});
     RunOptions options;
@@ -198,6 +201,44 @@ TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weight
           << "staleness " << staleness << ", step " << step;
     }
   }
+}
+
+TEST_F(OnPolicy, a_generator_follows_a_student_of_any_layout) {  // WG-1
+  const std::string all = "replicas = 2\ntensor = 2\npipeline = 2\nzero = true\n", rma = "force_rma = true\n";
+  const std::vector<std::pair<std::string, std::string>> layouts{{"tensor = 2\n", ""},
+                                                                 {"context = 2\n", ""},
+                                                                 {"pipeline = 2\n", rma},
+                                                                 {"replicas = 2\n", rma},
+                                                                 {"replicas = 2\nzero = true\n", ""},
+                                                                 {all, ""},
+                                                                 {all, rma}};
+  constexpr std::uint64_t last = 4;
+  int number = 0;
+  for (const auto& [layout, transport] : layouts) {
+    const std::string student = layout.starts_with("replicas") ? layout : "replicas = 1\n" + layout;
+    const std::string name = std::to_string(number++);
+    Settings settings{.generator = greedy(1), .cpu_devices = 10, .student = student, .transport = transport};
+    const fs::path out = run(name, last, settings);
+    const fs::path made = checkpoint(out, last - 2) / "student";
+    settings.resume = checkpoint(out, last - 1);
+    EXPECT_EQ(losses(run(name + "_resumed", last, settings)).at(last), losses(out).at(last)) << student;
+    settings.generator = "none";
+    const auto told = losses(run(name + "_told", last, settings, std::make_shared<Numbers>(made_by(made, last))));
+    EXPECT_EQ(told.at(last), losses(out).at(last)) << student << transport;
+  }
+}
+
+TEST_F(OnPolicy, a_generator_takes_the_adapters_of_a_student) {
+  const fs::path base = checkpoint(run("base", 1, {.generator = "none"}), 1) / "student";
+  Settings settings{.generator = greedy(1),
+                    .student = "replicas = 2\nlora = {rank = 2}\nweights = \"" + base.string() + "\"\n"};
+  const fs::path out = run("adapters", 4, settings);
+  const fs::path made = checkpoint(out, 2) / "student";
+  EXPECT_TRUE(fs::exists(made / "adapter_model.safetensors"));
+  settings.resume = checkpoint(out, 3);
+  EXPECT_EQ(losses(run("resumed", 4, settings)).at(4), losses(out).at(4));
+  settings.generator = "none";
+  EXPECT_EQ(losses(run("told", 4, settings, std::make_shared<Numbers>(made_by(made, 4)))).at(4), losses(out).at(4));
 }
 
 TEST_F(OnPolicy, losses_do_not_depend_on_slots_replicas_or_the_lead_of_the_coordinator) {  // MK-2
