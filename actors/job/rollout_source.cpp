@@ -23,7 +23,9 @@ RolloutSource::RolloutSource(caf::actor_config& config, caf::actor supervisor, s
       sampler_(sampler),
       drawer_(std::move(corpus), std::move(sampler)),
       store_(std::move(store)),
-      options_(options) {
+      options_(options),
+      book_(options.generator.slots + ahead_of_slots),
+      next_step_(options.first_step) {
   store_->clear();  // an earlier start of the run may have drawn other samples
 }
 
@@ -31,6 +33,7 @@ void RolloutSource::on_exit() {
   RunActor::on_exit();
   replicas_.clear();
   rollout_.reset();
+  early_sender_ = nullptr;
 }
 
 std::string RolloutSource::where() const {
@@ -39,34 +42,60 @@ std::string RolloutSource::where() const {
 
 caf::behavior RolloutSource::make_behavior() {
   return {
-      [this](const Directory& directory) {
-        replicas_.clear();
-        for (const ReplicaAddress& replica : directory.replicas()) {
-          if (replica.section == options_.section) replicas_.push_back({replica.actor});
-        }
-      },
-      [this](const BatchRequest& request) { begin(request); },
+      [this](const Directory& directory) { connect(directory); },
+      [this](GeneratorReady) { ready(); },
+      [this](const BatchRequest& wanted) { request(wanted); },
       [this](SampleMade& made) { take(made); },
       [this](const StepClosed& closed) { store_->drop(closed.step); },
       [this](const BatchWithdrawn& withdrawn) {
-        if (rollout_ && rollout_->step == withdrawn.step) rollout_.reset();
+        early_.reset();
+        if (!rollout_ || rollout_->step != withdrawn.step) return;
+        rollout_.reset();
+        book_.close();
       },
   };
 }
 
-void RolloutSource::begin(const BatchRequest& request) {
+void RolloutSource::connect(const Directory& directory) {
+  replicas_.clear();
+  for (const ReplicaAddress& replica : directory.replicas()) {
+    if (replica.section == options_.section && !replica.shares) replicas_.push_back({replica.actor});
+  }
+  book_.makers(replicas_.size());
+  const VersionsFrom from{version_of(rollout_ ? rollout_->step : next_step_, options_.generator.staleness)};
+  for (const Replica& replica : replicas_) send_to(this, replica.actor, from);
+}
+
+void RolloutSource::ready() {
+  for (Replica& replica : replicas_) {
+    if (replica.actor == caf::actor_cast<caf::actor>(current_sender())) replica.ready = true;
+  }
+  if (!all_ready()) return;
+  if (rollout_) go_on();
+  if (early_) begin(std::exchange(early_, std::nullopt)->step, std::exchange(early_sender_, nullptr));
+}
+
+void RolloutSource::request(const BatchRequest& request) {
   step_ = request.step;
   const auto coordinator = caf::actor_cast<caf::actor>(current_sender());
   if (request.pass != Pass::train) {
     return send_to(this, coordinator, drawer_.validation(request.step, options_.data.validation_samples));
   }
+  next_step_ = request.step;
+  if (all_ready()) return begin(request.step, coordinator);
+  early_ = request;
+  early_sender_ = coordinator;
+}
+
+void RolloutSource::begin(StepId step, const caf::actor& coordinator) {
   Rollout rollout;
-  rollout.step = request.step;
+  rollout.step = step;
   rollout.coordinator = coordinator;
   rollout.begun = std::chrono::steady_clock::now();
   const auto size = static_cast<std::uint64_t>(options_.data.global_batch);
-  const std::uint64_t first = options_.data.cursor.position(request.step.value(), size);
-  const bool begun = request.step.value() >= static_cast<std::uint64_t>(options_.generator.from_step);
+  const std::uint64_t first = options_.data.cursor.position(step.value(), size);
+  const bool begun = step.value() >= static_cast<std::uint64_t>(options_.generator.from_step);
+  std::vector<std::uint32_t> numbers;
   for (std::uint64_t at = 0; at < size; ++at) {
     const SampleId sample = sampler_.at(first + at);
     const bool made =
@@ -83,21 +112,19 @@ void RolloutSource::begin(const BatchRequest& request) {
     }
     const auto number = static_cast<std::uint32_t>(at);
     PromptOrder order;
-    order.step = request.step;
-    order.version = version_of(request.step, options_.generator.staleness);
+    order.step = step;
+    order.version = version_of(step, options_.generator.staleness);
     order.number = number;
     order.seed = mix64(mix64(options_.seed, draw_stream), first + at);
     order.most_tokens = std::min(options_.generator.max_tokens, corpus_->max_length() + 1 - std::ssize(prompt));
     order.tokens = std::move(prompt);
-    rollout.samples.push_back(sample_id({request.step, number}));
+    rollout.samples.push_back(sample_id({step, number}));
     rollout.prompts.emplace(number, Prompt{std::move(order), sample});
-    rollout.waiting.push_back(number);
+    numbers.push_back(number);
   }
-  std::ranges::reverse(rollout.waiting);
-  rollout.missing = rollout.waiting.size();
+  book_.open(std::move(numbers));
   rollout_ = std::move(rollout);
-  if (rollout_->missing == 0) return answer();
-  hand_out();
+  go_on();
 }
 
 std::vector<std::int32_t> RolloutSource::prompt_of(SampleId sample) const {
@@ -108,29 +135,28 @@ std::vector<std::int32_t> RolloutSource::prompt_of(SampleId sample) const {
   return tokens;
 }
 
-void RolloutSource::hand_out() {
-  while (!rollout_->waiting.empty()) {
-    const auto least = std::ranges::min_element(replicas_, {}, &Replica::prompts);
-    if (least == replicas_.end() || least->prompts >= options_.generator.slots + ahead_of_slots) return;
-    ++least->prompts;
-    send_to(this, least->actor, rollout_->prompts.at(rollout_->waiting.back()).order);
-    rollout_->waiting.pop_back();
+void RolloutSource::go_on() {
+  if (!all_ready()) return;  // MK-3
+  if (book_.complete()) return answer();
+  while (const std::optional<RolloutBook::Order> order = book_.next()) {
+    send_to(this, replicas_[order->maker].actor, rollout_->prompts.at(order->number).order);
   }
 }
 
 void RolloutSource::take(SampleMade& made) {
-  for (Replica& replica : replicas_) {
-    if (replica.actor == caf::actor_cast<caf::actor>(current_sender())) --replica.prompts;
+  for (std::size_t maker = 0; maker < replicas_.size(); ++maker) {
+    if (replicas_[maker].actor == caf::actor_cast<caf::actor>(current_sender())) book_.ended(maker);
   }
-  if (!rollout_ || rollout_->step != made.step) return;  // withdrawn
+  if (!rollout_ || rollout_->step != made.step) return;  // withdrawn, or made twice
   const Prompt& prompt = rollout_->prompts.at(made.number);
-  ++rollout_->made.samples;
-  rollout_->made.tokens += std::ssize(made.tokens);
-  rollout_->made.stopped += made.stopped ? 1 : 0;
-  store_->put({made.step, made.number},
+  const MadeSamples one{1, std::ssize(made.tokens), made.stopped ? 1 : 0};
+  store_->put({made.step, made.number},  // refuses a sample that differs from an earlier one
               {prompt.order.tokens, std::move(made.tokens), std::move(made.log_probabilities)});
-  if (--rollout_->missing == 0) return answer();
-  hand_out();
+  if (!book_.made(made.number)) return;
+  rollout_->made.samples += one.samples;
+  rollout_->made.tokens += one.tokens;
+  rollout_->made.stopped += one.stopped;
+  go_on();
 }
 
 void RolloutSource::answer() {
@@ -155,8 +181,10 @@ void RolloutSource::answer() {
   // Every sample of this step is there, so only later steps read weights.
   const VersionsOver over{version_of(StepId(rollout_->step.value() + 1), options_.generator.staleness)};
   for (const Replica& replica : replicas_) send_to(this, replica.actor, over);
+  next_step_ = StepId(rollout_->step.value() + 1);
   send_to(this, rollout_->coordinator, std::move(batch));
   rollout_.reset();
+  book_.close();
 }
 
 }  // namespace maestro

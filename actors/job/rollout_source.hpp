@@ -8,9 +8,13 @@
 // MK-2 (a function of the job): a batch depends on the seed, its positions and the weights of its version alone: not on
 //      replicas, their speed, or the order of their answers.
 //
+// MK-3 (generators that begin anew): after the loss or the move of a generator no batch is answered until every
+//      generator has been promised the versions from the open step's on; so no version that is still read is dropped.
+//
 // A replica holds at most slots + 2 prompts, and the store the samples of the steps that are open.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -20,14 +24,16 @@
 #include "actors/job/data_source.hpp"
 #include "runtime/data/sample_store.hpp"
 #include "runtime/job/generator_config.hpp"
+#include "runtime/schedule/rollout_book.hpp"
 
 namespace maestro {
 
 struct RolloutOptions {
   DataSourceOptions data;
   GeneratorConfig generator;
-  SectionId section;       ///< generator
-  std::uint64_t seed = 1;  ///< job's
+  SectionId section;             ///< generator
+  std::uint64_t seed = 1;        ///< job's
+  std::uint64_t first_step = 1;  ///< first step of this start
 };
 
 class RolloutSource : public RunActor {
@@ -49,21 +55,24 @@ class RolloutSource : public RunActor {
     caf::actor coordinator;
     std::vector<SampleId> samples;            // by position in the batch: of the corpus, or made
     std::map<std::uint32_t, Prompt> prompts;  // by number
-    std::vector<std::uint32_t> waiting;       // numbers that are not handed out, last first
-    std::size_t missing = 0;
     MadeSamples made;
     std::chrono::steady_clock::time_point begun;
   };
   struct Replica {
     caf::actor actor;
-    std::int64_t prompts = 0;  // that it holds
+    bool ready = false;
   };
 
   [[nodiscard]] std::string where() const override;
-  void begin(const BatchRequest& request);
+  void connect(const Directory& directory);
+  void ready();
+  void request(const BatchRequest& request);
+  void begin(StepId step, const caf::actor& coordinator);
   /// Returns the prompt of a sample in the corpus; empty: it has none.
   [[nodiscard]] std::vector<std::int32_t> prompt_of(SampleId sample) const;
-  void hand_out();
+  [[nodiscard]] bool all_ready() const { return std::ranges::all_of(replicas_, &Replica::ready); }
+  /// Hands out prompts, or answers the request if all samples are there.
+  void go_on();
   void take(SampleMade& made);
   void answer();
 
@@ -73,7 +82,11 @@ class RolloutSource : public RunActor {
   std::shared_ptr<SampleStore> store_;
   RolloutOptions options_;
   std::vector<Replica> replicas_;
+  RolloutBook book_;
   std::optional<Rollout> rollout_;
+  std::optional<BatchRequest> early_;  // request that waits for generators to be ready
+  caf::actor early_sender_;
+  StepId next_step_;  // next training step to be requested
   std::vector<std::string> left_out_;
   StepId step_;  // of the last request
 };

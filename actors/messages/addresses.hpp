@@ -23,7 +23,7 @@ struct ReplicaAddress {
   caf::actor actor;
   std::vector<RingAddress> rings;            ///< rings of all the replica's ranks
   std::vector<ReductionAddress> reductions;  ///< addresses by rank, then by ReductionKind
-  RingAddress weight_ring = {};              ///< ring of versions, of a generator
+  bool shares = false;                       ///< computes on another replica's section and devices
   std::vector<WeightBlock> weights = {};     ///< blocks of the ranks of a replica that sends versions
 
   [[nodiscard]] const ReductionAddress& reduction(LayoutRank layout_rank, ReductionKind kind) const {
@@ -99,6 +99,17 @@ struct Directory {
       all.insert(all.end(), process.replicas.begin(), process.replicas.end());
     return all;
   }
+};
+
+/// To a replica that sends versions of its weights: a generator's ring, for the versions from `first` on, whose
+/// sequence is 0. Answered with VersionsPromised.
+struct VersionsWanted {
+  SectionId section;  ///< generator
+  ReplicaIndex receiver;
+  ProcessId process;
+  Epoch epoch;  ///< epoch of the ring
+  StepId first;
+  RingAddress ring;
 };
 
 /// Rank 0 to every supervisor: these placements move, because processes are lost or have joined. All replicas of

@@ -165,6 +165,13 @@ struct SampleMade {
   std::vector<float> log_probabilities;  ///< values for `tokens`, as they were drawn
   bool stopped = false;                  ///< whether a stop token ended it
 };
+/// To a generator that begins: no step reads versions before this one. Answered with GeneratorReady as soon as all
+/// senders have promised the versions from it on; prompts follow.
+struct VersionsFrom {
+  StepId first;
+};
+struct VersionsPromised {};
+struct GeneratorReady {};
 /// To a generator: no open step reads the weights before earlier steps than this one.
 struct VersionsOver {
   StepId before;
@@ -390,6 +397,11 @@ struct WriteFinished {
 struct WriteBroken {
   std::uint64_t cookie = 0;
   std::string message;
+};
+/// To a replica, from itself: a write to a generator broke a while ago. The generator's process was lost, or else the
+/// network is broken.
+struct WriteDoubted {
+  WriteBroken broken;
 };
 /// A copy that PieceWriter began has ended.
 struct CopyFinished {

@@ -120,9 +120,8 @@ WeightEdge BuiltProcess::weight_edge(SectionId section) const {
   if (!plan.rollouts || (!sends && plan.rollouts->section != section)) return edge;
   const StepId start(part_.start.first_step);
   edge.staleness = plan.rollouts->config.staleness;
-  edge.first = version_of(start, edge.staleness);
   edge.dtype = plan.sections[plan.rollouts->section.value()].config.precision;
-  for (StepId step = edge.first; sends && step < start; step = StepId(step.value() + 1)) {
+  for (StepId step = version_of(start, edge.staleness); sends && step < start; step = StepId(step.value() + 1)) {
     const std::string& name = plan.graph.node(section).section_name();
     auto files = read_earlier_weights(part_.start.checkpoint, name, step.value()).value_or_throw();
     edge.stored.push_back({step, std::make_shared<const std::vector<SafetensorsFile>>(std::move(files))});
@@ -150,6 +149,7 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placemen
   }
   spec.epoch = epoch;
   spec.again = epoch != part_.rendezvous_info.epoch;
+  spec.shares = at.replica != placement.replica;
   spec.remote = network_->open();
   spec.paths = TransferPaths(part_.plan.graph, part_.plan.places, part_.plan.transport.force_rma);
   spec.opened = &opened_;

@@ -118,11 +118,11 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   const DataSourceOptions data{part.plan.train.global_batch, part.plan.train.validation_samples, part.start.cursor};
   const std::optional<RolloutPlan>& rollouts = part.plan.rollouts;
   const caf::actor source =
-      rollouts
-          ? system.spawn<RolloutSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, part.plan.samples,
-                                                       RolloutOptions{data, rollouts->config, rollouts->section,
-                                                                      static_cast<std::uint64_t>(part.plan.train.seed)})
-          : system.spawn<DataSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, data);
+      rollouts ? system.spawn<RolloutSource, caf::detached>(
+                     built.supervisor(), part.plan.corpus, sampler, part.plan.samples,
+                     RolloutOptions{data, rollouts->config, rollouts->section,
+                                    static_cast<std::uint64_t>(part.plan.train.seed), part.start.first_step})
+               : system.spawn<DataSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, data);
   outputs.describe_trace();
   StepPlannerOptions planning = planner_options(part.plan);
   planning.trained_until = part.trained_until();

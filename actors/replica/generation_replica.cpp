@@ -12,10 +12,10 @@
 namespace maestro {
 
 struct GenerationReplica::Model {
-  Model(std::shared_ptr<DecoderSection> decoder, const OperatorTable& ops, DType precision)
+  Model(std::shared_ptr<Generator> decoder, const OperatorTable& ops, DType precision)
       : section(decoder), generation(ops, std::move(decoder), precision) {}
 
-  std::shared_ptr<DecoderSection> section;
+  std::shared_ptr<Generator> section;
   Generation generation;
   std::optional<Completions> completions;  // of the current version
   std::deque<PromptOrder> orders;          // of `completions`, in their order; own the prompts' tokens
@@ -31,10 +31,10 @@ struct GenerationReplica::Job {
 
 namespace {
 
-std::shared_ptr<DecoderSection> decoder_of(const ReplicaSpec& spec) {
-  auto decoder = std::dynamic_pointer_cast<DecoderSection>(spec.ranks.at(0).runner->shared_section());
-  if (decoder == nullptr) throw std::logic_error("a generator's section is not a decoder");
-  return decoder;
+std::shared_ptr<Generator> generator_of(const ReplicaSpec& spec) {
+  auto generator = std::dynamic_pointer_cast<Generator>(spec.ranks.at(0).runner->shared_section());
+  if (generator == nullptr) throw std::logic_error("a replica that makes samples has another section");
+  return generator;
 }
 
 }  // namespace
@@ -44,15 +44,15 @@ GenerationReplica::GenerationReplica(caf::actor_config& config, ReplicaSpec spec
       spec_(std::move(spec)),
       options_(std::move(options)),
       trace_(*spec_.trace, *spec_.graph, {spec_.section, spec_.replica, LayoutRank(0)}),
-      model_(std::make_shared<Model>(decoder_of(spec_), spec_.ranks[0].device->ops(),
+      model_(std::make_shared<Model>(generator_of(spec_), spec_.ranks[0].device->ops(),
                                      spec_.ranks[0].runner->context().precision)),
-      receiver_(spec_, caf::actor_cast<caf::actor>(this)) {}
+      receiver_(std::make_unique<WeightReceiver>(spec_, caf::actor_cast<caf::actor>(this))) {}
 
 void GenerationReplica::on_exit() {
   RunActor::on_exit();
   spec_.supervisor = nullptr;
   source_ = nullptr;
-  receiver_.leave();
+  if (receiver_) receiver_->leave();
 }
 
 caf::behavior GenerationReplica::make_behavior() {
@@ -63,24 +63,32 @@ caf::behavior GenerationReplica::make_behavior() {
         address.replica = spec_.replica;
         address.process = spec_.process;
         address.actor = caf::actor_cast<caf::actor>(this);
-        address.weight_ring = receiver_.address();
+        address.shares = spec_.shares;
         return address;
       },
       [this](const Directory& directory) { connect(directory); },
       [this](const PromptOrder& order) {
-        source_ = caf::actor_cast<caf::actor>(current_sender());
         orders_[order.version].push_back(order);
         pump();
       },
       [this](const PieceHandOver& piece) {
-        check(receiver_.handed_over(piece));
+        check(receiver_->handed_over(piece));
         pump();
       },
       [this](const RingEvent& event) {
-        check(receiver_.landed(event.immediate));
+        check(receiver_->landed(event.immediate));
         pump();
       },
-      [this](const VersionsOver& over) { check(receiver_.release_before(over.before)); },
+      [this](const VersionsFrom& from) {
+        source_ = caf::actor_cast<caf::actor>(current_sender());
+        receiver_->begin(from.first);
+      },
+      [this](VersionsPromised) {
+        if (receiver_->promised()) send_to(this, source_, GeneratorReady{});
+      },
+      [this](const VersionsOver& over) { check(receiver_->release_before(over.before)); },
+      [this](Retire) { retire(); },
+      [](const PlacementsMoved&) {},
       [this](const WorkDone&) { job_done(); },
       [this](const Failure& failure) { report(failure.message, failure.service_lost); },
       [this](StatusRequest) { return status(); },
@@ -95,10 +103,27 @@ std::string GenerationReplica::where() const {
 
 void GenerationReplica::connect(const Directory& directory) {
   try {
-    receiver_.connect(directory, [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); });
+    WeightOutbox outbox;
+    outbox.wanted = [this](const caf::actor& to, VersionsWanted wanted) { send_to(this, to, std::move(wanted)); };
+    outbox.credit = [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); };
+    receiver_->connect(directory, std::move(outbox));
   } catch (const JobError& problem) {
     report(problem.what());
   }
+}
+
+void GenerationReplica::retire() {
+  source_ = nullptr;
+  orders_.clear();
+  receiver_->leave();
+  const auto ended = [this] { job_ = nullptr; };
+  ignore_other_messages(this, {[ended](const WorkDone&) { ended(); }, [ended](const Failure&) { ended(); },
+                               [this](MemoryDue) { job_ != nullptr ? await_release() : receiver_.reset(); }});
+  await_release();
+}
+
+void GenerationReplica::await_release() {
+  delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
 }
 
 void GenerationReplica::check(const Status& status) {
@@ -111,12 +136,12 @@ void GenerationReplica::pump() {
   auto job = std::make_shared<Job>();
   if (unfinished_ == 0 && !orders_.empty() && orders_.begin()->first != version_) {  // GK-1
     const StepId next = orders_.begin()->first;
-    if (!receiver_.complete(next)) return;
-    Result<ArrivedTensor> arrived = receiver_.open(next);
+    if (!receiver_->complete(next)) return;
+    Result<ArrivedTensor> arrived = receiver_->open(next);
     if (!arrived) return report(arrived.error().message);
     version_ = next;
     job->take = std::move(*arrived);
-    job->map = receiver_.map();
+    job->map = receiver_->map();
   }
   if (const auto own = orders_.find(version_); own != orders_.end()) {
     std::ranges::move(own->second, std::back_inserter(job->begin));
@@ -132,11 +157,12 @@ void GenerationReplica::submit(std::string_view label) {
   const std::string name = "section '" + spec_.graph->node(spec_.section).name + "'";
   const TracedWork traced = trace_.work(label, TraceCategory::forward, version_);
   auto work = [self = caf::actor_cast<caf::actor>(this), name, traced, job = job_, model = model_, options = options_,
-               section = spec_.section, replica = spec_.replica] {
+               section = spec_.section, replica = spec_.replica, epoch = spec_.epoch] {
     const FaultPlace place(name.c_str());
     const auto begin = std::chrono::steady_clock::now();
     try {
       Model& here = *model;
+      if (!here.section->used_by(epoch)) return send_from_outside(self, WorkDone{});  // this replica is retired
       if (job->take) {
         for (const ArrivedTensor::Copy& copy : job->take->copies) std::memcpy(copy.to, copy.from, copy.bytes);
         take_weights(*here.section, *job->map, job->take->tensor);
@@ -178,7 +204,7 @@ void GenerationReplica::submit(std::string_view label) {
 void GenerationReplica::job_done() {
   const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
   unfinished_ -= job->made.size();
-  if (job->take) check(receiver_.release_before(StepId(version_.value() + 1)));
+  if (job->take) check(receiver_->release_before(StepId(version_.value() + 1)));
   for (SampleMade& made : job->made) send_to(this, source_, std::move(made));
   pump();
 }

@@ -48,6 +48,9 @@ class GenerationReplica : public RunActor {
   void submit(std::string_view label);
   void job_done();
   void connect(const Directory& directory);
+  /// Another actor takes the placement.
+  void retire();
+  void await_release();
   void check(const Status& status);
   [[nodiscard]] WaitingFor status() const;
 
@@ -55,7 +58,7 @@ class GenerationReplica : public RunActor {
   GenerationOptions options_;
   ReplicaTrace trace_;
   std::shared_ptr<Model> model_;
-  WeightReceiver receiver_;
+  std::unique_ptr<WeightReceiver> receiver_;
   std::map<StepId, std::deque<PromptOrder>> orders_;  // by version, not yet begun
   StepId version_;                                    // taken; 0: none
   std::size_t unfinished_ = 0;                        // samples of `version_` that have begun

@@ -59,10 +59,9 @@ struct StoredVersion {
 
 /// An edge of weights. Version k is the weights before step k.
 struct WeightEdge {
-  StepId first;                       ///< first version of this start, whose sequence is 0
   std::int64_t staleness = 0;         ///< steps that the generators' weights are older than those trained
   DType dtype = DType::f32;           ///< dtype of the versions: f32 or bf16
-  std::vector<StoredVersion> stored;  ///< versions from `first` to the one before the start's; only at a sender
+  std::vector<StoredVersion> stored;  ///< versions that the first steps read, oldest first; only at a sender
 };
 
 /// The parts of a replica; shared parts outlive the actor system.
@@ -75,7 +74,8 @@ struct ReplicaSpec {
   FlowLimits limits;
   EmulatedTimes emulated;
   Epoch epoch;
-  bool again = false;  ///< the replica replaces another in a running job
+  bool again = false;   ///< the replica replaces another in a running job
+  bool shares = false;  ///< it has the section and the devices of another replica
   bool remote = false;
   TransferPaths paths;
   const DeviceBackend* backend = nullptr;  ///< backend of ranks on devices with device memory

@@ -92,8 +92,18 @@ caf::behavior SectionReplica::make_behavior() {
         check(ranks_.copied(finished));
         pump();
       },
+      [this](const VersionsWanted& wanted) {
+        const auto generator = caf::actor_cast<caf::actor>(current_sender());
+        check(publisher_.add(wanted, generator));
+        send_to(this, generator, VersionsPromised{});
+      },
       [this](const WriteBroken& broken) {
+        if (publisher_.writes(broken.cookie)) return delayed_send(this, patience(), WriteDoubted{broken});
         send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
+      },
+      [this](const WriteDoubted& doubted) {
+        if (!publisher_.still_writes(doubted.broken.cookie)) return;
+        send_to(this, spec_.supervisor, TransferBroken{where() + ": " + doubted.broken.message});
       },
       [this](const TransferBroken& broken) {
         send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
@@ -165,7 +175,7 @@ void SectionReplica::retire() {
 }
 
 void SectionReplica::await_release() {
-  delayed_send(this, 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms), MemoryDue{});
+  delayed_send(this, patience(), MemoryDue{});
 }
 
 InputsRenewed SectionReplica::renew_inputs(Epoch epoch) {

@@ -42,6 +42,10 @@ class SectionReplica : public RunActor {
   void connect(const Directory& directory);
   void retire();
   void await_release();
+  /// Returns the time after which writes from and to lost processes have ended.
+  [[nodiscard]] std::chrono::milliseconds patience() const {
+    return 2 * std::chrono::milliseconds(spec_.network->options().timeout_ms);
+  }
   InputsRenewed renew_inputs(Epoch epoch);
   void pump();
   void start(const Work& work);

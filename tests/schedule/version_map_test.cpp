@@ -99,7 +99,8 @@ TEST(VersionMap, every_element_of_every_parameter_has_one_place_in_a_version_und
 }
 
 TEST(VersionMap, does_not_depend_on_the_order_of_addresses) {  // WG-3
-  const std::vector<Whole> wholes{{"a", 8, 4, Sliced::rows, 0}, {"b", 6, 4, Sliced::columns, 1}, {"c", 5, 1, Sliced::none, 1}};
+  const std::vector<Whole> wholes{
+      {"a", 8, 4, Sliced::rows, 0}, {"b", 6, 4, Sliced::columns, 1}, {"c", 5, 1, Sliced::none, 1}};
   std::vector<WeightBlock> blocks = blocks_of(wholes, 2, 2, 2);
   const VersionMap map(blocks);
   std::ranges::reverse(blocks);

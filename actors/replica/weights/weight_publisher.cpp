@@ -43,31 +43,21 @@ WholeWeights KeptVersions::whole(const Version& version) const {
 }
 
 WeightPublisher::WeightPublisher(ReplicaSpec& spec, const caf::actor& self)
-    : spec_(&spec), stored_(std::exchange(spec.weights.stored, {})) {
+    : spec_(&spec), self_(caf::actor_cast<caf::actor_addr>(self)), stored_(std::exchange(spec.weights.stored, {})) {
   if (!sends()) return;
-  client_ = spec.network->next_client();
-  spec.network->route_client(client_, self);
-  PieceWriterOptions writing;
-  writing.epoch = spec.epoch;
-  writing.replica = spec.replica;
-  writing.chunk_bytes = spec.network->options().chunk_bytes;
-  writing.client = client_;
-  writing.write = [network = spec.network](ProcessId to, const WriteRequest& request) { network->write(to, request); };
-  writer_ = std::make_unique<PieceWriter>(std::move(writing));
   const std::uint32_t receivers = receivers_of(*spec.graph, spec.section);
   for (std::uint32_t rank = 0; rank < spec.ranks.size(); ++rank) {
     if (spec.graph->node(spec.section).layout.context_of(rank) == 0) add_outlet(LayoutRank(rank));
   }
-  const auto weak = caf::actor_cast<caf::actor_addr>(self);
-  const auto freed = [weak] {
+  const auto freed = [weak = self_] {
     if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
   };
-  // A version that is being copied, the versions that a checkpoint or generators still read, and what they hold.
-  const auto versions = static_cast<std::size_t>(spec.weights.staleness) + 2;
+  const auto versions = static_cast<std::size_t>(spec.weights.staleness) + 2;  // kept ones, and one that is copied
   for (Outlet& outlet : outlets_) {
     const std::size_t bytes = aligned(static_cast<std::size_t>(outlet.copied.count) * element_bytes());
     outlet.pool = std::make_unique<BufferPool>(bytes + receivers * PieceWriter::header_bytes, versions, freed);
-    if (spec.remote) outlet.region = spec.network->register_memory(outlet.pool->memory(), outlet.pool->memory_bytes());
+    if (!spec.remote) continue;
+    outlet.region = spec.network->register_memory(outlet.pool->memory(), outlet.pool->memory_bytes());
   }
 }
 
@@ -79,12 +69,12 @@ void WeightPublisher::add_outlet(LayoutRank rank) {
   const auto elements = static_cast<std::size_t>(block.elements());
   const ShardRange shard = shard_range(elements, static_cast<std::size_t>(node.replicas), spec_->replica.value());
   const RowRange own{static_cast<std::int64_t>(shard.first), static_cast<std::int64_t>(shard.count)};
-  const RowRange copied = keeps_versions() ? RowRange{0, block.elements()} : own;
+  const RowRange copied = keeps_whole() ? RowRange{0, block.elements()} : own;
   if (copied.count == 0) return;
   outlets_.push_back({rank, std::move(block), copied});
 }
 
-bool WeightPublisher::keeps_versions() const {
+bool WeightPublisher::keeps_whole() const {
   return spec_->weights.staleness > 0 && spec_->replica == ReplicaIndex(0);
 }
 
@@ -92,8 +82,7 @@ bool WeightPublisher::lacks_versions() const {
   return sends() && spec_->weights.staleness > 0 && spec_->replica != ReplicaIndex(0);
 }
 
-void WeightPublisher::connect(const Directory& directory,
-                              std::function<void(const caf::actor&, PieceHandOver)> hand_over) {
+void WeightPublisher::connect(const Directory& directory, HandOver hand_over) {
   if (!sends()) return;
   hand_over_ = std::move(hand_over);
   std::vector<WeightBlock> blocks;
@@ -104,27 +93,47 @@ void WeightPublisher::connect(const Directory& directory,
     }
   }
   map_ = VersionMap(std::move(blocks));
-  std::uint32_t number = 0;
-  for (const GraphRegister& each : spec_->graph->registers()) {
-    if (each.from != spec_->section) continue;
-    for (const ReplicaAddress& peer : directory.replicas()) {
-      if (peer.section != each.to) continue;
-      const RingAddress& ring = peer.weight_ring;
-      Link link{OutputLink(spec_->epoch, ring.slots, 2, ring.released), peer.actor};
-      link.local = peer.process == spec_->process && !spec_->network->options().force_rma;
-      link.number = number++;
-      link.target.process = peer.process;
-      link.target.ring = ring;
-      link.target.name = section + ".weights to " + spec_->graph->node(peer.section).name + ", replica " +
-                         std::to_string(peer.replica.value());
-      links_.insert_or_assign({peer.section, peer.replica}, std::move(link));
-    }
+}
+
+void WeightPublisher::begin_anew(Epoch epoch) {
+  if (connections_.size() > 1) connections_.pop_front();
+  for (Connection& former : connections_) {
+    for (Link& link : former.links) link.actor = nullptr;
   }
-  for (const Credit& early : std::exchange(early_credits_, {})) credit(early).or_throw();
+  Connection& made = connections_.emplace_back(Connection{epoch, spec_->network->next_client()});
+  if (const auto self = caf::actor_cast<caf::actor>(self_)) spec_->network->route_client(made.client, self);
+  PieceWriterOptions writing;
+  writing.epoch = epoch;
+  writing.replica = spec_->replica;
+  writing.chunk_bytes = spec_->network->options().chunk_bytes;
+  writing.client = made.client;
+  writing.write = [network = spec_->network](ProcessId to, const WriteRequest& request) {
+    network->write(to, request);
+  };
+  made.writer = std::make_unique<PieceWriter>(std::move(writing));
+}
+
+Status WeightPublisher::add(const VersionsWanted& wanted, const caf::actor& generator) {
+  if (connections_.empty() || connections_.back().epoch < wanted.epoch) begin_anew(wanted.epoch);
+  Connection& connection = connections_.back();
+  if (wanted.epoch != connection.epoch) return {};  // a generator of before
+  Link link{OutputLink(wanted.epoch, wanted.ring.slots, 2), generator, wanted.receiver};
+  link.local = wanted.process == spec_->process && !spec_->network->options().force_rma;
+  link.first = wanted.first;
+  link.number = static_cast<std::uint32_t>(connection.links.size());
+  link.target.process = wanted.process;
+  link.target.ring = wanted.ring;
+  link.target.name = spec_->graph->node(spec_->section).section_name() + ".weights to " +
+                     spec_->graph->node(wanted.section).name + ", replica " + std::to_string(wanted.receiver.value());
+  connection.links.push_back(std::move(link));
+  for (const Sent& version : sent_) queue(connection.links.back(), version);
+  return flush(connection.links.back());
 }
 
 void WeightPublisher::leave() {
-  for (auto& [receiver, link] : links_) link.actor = nullptr;
+  for (Connection& connection : connections_) {
+    for (Link& link : connection.links) link.actor = nullptr;
+  }
 }
 
 bool WeightPublisher::begin(StepId version) {
@@ -162,51 +171,51 @@ Status WeightPublisher::send() {
   stored_.clear();
   for (std::size_t version = 0; version < copying_.size(); ++version) {
     Sent sent{copying_[version], {}};
-    for (std::size_t outlet = 0; outlet < outlets_.size(); ++outlet) {
-      const Buffer& block = outlets_[outlet].next[version];
-      if (Status queued = queue(outlet, sent.step, block); !queued) return queued;
-      sent.blocks.push_back(block);
+    for (const Outlet& outlet : outlets_) sent.blocks.push_back(outlet.next[version]);
+    if (!connections_.empty()) {
+      for (Link& link : connections_.back().links) queue(link, sent);
     }
-    if (keeps_versions()) sent_.push_back(std::move(sent));
+    sent_.push_back(std::move(sent));
   }
   for (Outlet& outlet : outlets_) outlet.next.clear();
   const auto most = static_cast<std::size_t>(spec_->weights.staleness) + 1;
   while (sent_.size() > most) sent_.pop_front();
-  for (auto& [receiver, link] : links_) {
+  if (connections_.empty()) return {};
+  for (Link& link : connections_.back().links) {
     if (Status flushed = flush(link); !flushed) return flushed;
   }
   return {};
 }
 
-Status WeightPublisher::queue(std::size_t at, StepId version, const Buffer& block) {
-  const Outlet& outlet = outlets_[at];
-  const auto is_own = [&](const WeightPiece& piece) {
-    return piece.section == spec_->section && piece.rank == outlet.rank && piece.replica == spec_->replica;
-  };
+void WeightPublisher::queue(Link& link, const Sent& version) {
+  if (version.step < link.first) return;
   const std::vector<WeightPiece>& pieces = map_.pieces();
-  const auto piece = std::ranges::find_if(pieces, is_own);
-  if (piece == pieces.end()) return {};
-  const std::size_t headers = aligned(static_cast<std::size_t>(outlet.copied.count) * element_bytes());
-  for (auto& [receiver, link] : links_) {
+  for (std::size_t at = 0; at < outlets_.size(); ++at) {
+    const Outlet& outlet = outlets_[at];
+    const auto piece = std::ranges::find_if(pieces, [&](const WeightPiece& each) {
+      return each.section == spec_->section && each.rank == outlet.rank && each.replica == spec_->replica;
+    });
+    if (piece == pieces.end()) continue;
+    const std::size_t headers = aligned(static_cast<std::size_t>(outlet.copied.count) * element_bytes());
     OutgoingPiece outgoing;
     outgoing.piece.channel = link.target.ring.channel;
-    outgoing.piece.receiver = receiver.second;
-    outgoing.piece.sequence = version.value() - spec_->weights.first.value();
+    outgoing.piece.receiver = link.receiver;
+    outgoing.piece.sequence = version.step.value() - link.first.value();
     outgoing.piece.index = static_cast<std::uint32_t>(piece - pieces.begin());
     outgoing.piece.source_row = piece->own.first - outlet.copied.first;
     outgoing.piece.target_row = piece->target;
     outgoing.piece.rows = piece->own.count;
     outgoing.piece.source_rank = outlet.rank;
-    outgoing.step = version;
-    outgoing.buffer = block;
+    outgoing.step = version.step;
+    outgoing.buffer = version.blocks[at];
     outgoing.offset = static_cast<std::size_t>(outgoing.piece.source_row) * element_bytes();
     outgoing.header_offset = headers + link.number * PieceWriter::header_bytes;
     link.credits.queue(std::move(outgoing));
   }
-  return {};
 }
 
 Status WeightPublisher::flush(Link& link) {
+  const Connection& connection = connections_.back();
   while (true) {
     Result<std::optional<OutgoingPiece>> next = link.credits.take();
     if (!next) return next.error();
@@ -214,8 +223,8 @@ Status WeightPublisher::flush(Link& link) {
     OutgoingPiece& outgoing = **next;
     if (!link.local) {
       const auto outlet = std::ranges::find(outlets_, outgoing.piece.source_rank, &Outlet::rank);
-      writer_->leave(link.target, {outlet->region.get(), element_bytes(), spec_->weights.dtype, true},
-                     std::move(outgoing));
+      connection.writer->leave(link.target, {outlet->region.get(), element_bytes(), spec_->weights.dtype, true},
+                               std::move(outgoing));
       continue;
     }
     PieceHandOver hand;
@@ -225,7 +234,7 @@ Status WeightPublisher::flush(Link& link) {
     hand.target_row = outgoing.piece.target_row;
     hand.rows = outgoing.piece.rows;
     hand.sender = spec_->replica;
-    hand.epoch = spec_->epoch;
+    hand.epoch = connection.epoch;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
     hand_over_(link.actor, std::move(hand));
@@ -233,23 +242,28 @@ Status WeightPublisher::flush(Link& link) {
 }
 
 Status WeightPublisher::credit(const Credit& credit) {
-  for (auto& [receiver, link] : links_) {
-    if (link.target.ring.channel != credit.channel || receiver.second != credit.receiver) continue;
+  if (connections_.empty()) return {};
+  for (Link& link : connections_.back().links) {
+    if (link.target.ring.channel != credit.channel || link.receiver != credit.receiver) continue;
     if (Status granted = link.credits.grant(Epoch(credit.epoch), credit.released); !granted) return granted;
     return flush(link);
   }
-  if (sends() && links_.empty()) early_credits_.push_back(credit);
   return {};
 }
 
+const WeightPublisher::Connection* WeightPublisher::connection_of(std::uint64_t cookie) const {
+  const auto found = std::ranges::find(connections_, unpack_cookie(cookie).client, &Connection::client);
+  return found == connections_.end() ? nullptr : &*found;
+}
+
 bool WeightPublisher::write_finished(std::uint64_t cookie) {
-  if (!sends() || unpack_cookie(cookie).client != client_) return false;
-  writer_->write_finished(cookie);
-  return true;
+  const Connection* const connection = connection_of(cookie);
+  if (connection != nullptr) connection->writer->write_finished(cookie);
+  return connection != nullptr;
 }
 
 std::optional<KeptVersions> WeightPublisher::kept(StepId last) const {
-  if (!keeps_versions()) return std::nullopt;
+  if (!sends() || !keeps_whole()) return std::nullopt;
   KeptVersions kept;
   std::vector<WeightBlock> blocks;
   for (const Outlet& outlet : outlets_) {

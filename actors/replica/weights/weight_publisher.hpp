@@ -4,11 +4,13 @@
 //
 // WU-1 (no live reads): a version is copied by a job on the ranks' devices, and nothing changes the copy.
 // WU-2 (versions in order): versions leave in the order of their steps, each when the receiver has room for it.
-// WU-3 (kept): replica 0 keeps the versions that steps after a checkpoint still read.
+// WU-3 (kept): the last staleness + 1 versions stay here, for checkpoints (replica 0, whole) and for generators that
+//       begin anew.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +41,8 @@ struct KeptVersions {
 /// Not thread-safe; belongs to the replica's actor.
 class WeightPublisher {
  public:
+  using HandOver = std::function<void(const caf::actor&, PieceHandOver)>;
+
   /// `spec` outlives it; the versions of the checkpoint are taken out of it. `self` receives BufferFree and the ends of
   /// writes.
   WeightPublisher(ReplicaSpec& spec, const caf::actor& self);
@@ -46,17 +50,26 @@ class WeightPublisher {
   [[nodiscard]] bool sends() const { return spec_->graph->publishes(spec_->section); }
   /// Returns the blocks of the replica's ranks, for its address: replica 0 states them for all.
   [[nodiscard]] const std::vector<WeightBlock>& blocks() const { return blocks_; }
-  void connect(const Directory& directory, std::function<void(const caf::actor&, PieceHandOver)> hand_over);
+  void connect(const Directory& directory, HandOver hand_over);
+  /// Sends the versions from `wanted.first` on to a generator that begins. The first one of a later epoch ends the
+  /// sending to all generators before.
+  Status add(const VersionsWanted& wanted, const caf::actor& generator);
   /// Takes memory for the values before step `version`. Returns false if none is free: BufferFree follows.
   [[nodiscard]] bool begin(StepId version);
   /// Returns the job that copies them on a rank.
   [[nodiscard]] RankJob copy(ReplicaRank& rank) const;
-  /// Sends the copies, after the jobs; before the first version the versions of the checkpoint.
+  /// Sends the copies, after the jobs; with the first version the versions of the checkpoint.
   Status send();
   Status credit(const Credit& credit);
   /// Returns whether the write was one of these.
   bool write_finished(std::uint64_t cookie);
-  /// Returns the versions before step `last` + 1 that later steps still read; nothing on replicas that keep none.
+  /// Returns whether the write goes to a generator, and whether that generator still takes part.
+  [[nodiscard]] bool writes(std::uint64_t cookie) const { return connection_of(cookie) != nullptr; }
+  [[nodiscard]] bool still_writes(std::uint64_t cookie) const {
+    return writes(cookie) && connection_of(cookie) == &connections_.back();
+  }
+  /// Returns the versions before step `last` + 1 that later steps still read; nothing on replicas that keep no whole
+  /// versions.
   [[nodiscard]] std::optional<KeptVersions> kept(StepId last) const;
   /// Returns whether a checkpoint of this replica would lack versions.
   [[nodiscard]] bool lacks_versions() const;
@@ -68,7 +81,7 @@ class WeightPublisher {
   struct Outlet {
     LayoutRank rank;
     WeightBlock block;
-    RowRange copied;  // elements that it copies: its shard, or all if it keeps versions
+    RowRange copied;  // elements that it copies: its shard, or all for checkpoints
     std::unique_ptr<BufferPool> pool = {};
     std::unique_ptr<Region> region = {};
     std::vector<Buffer> next = {};  // memory of the versions that are being copied, oldest first
@@ -76,33 +89,41 @@ class WeightPublisher {
   struct Link {
     OutputLink credits;
     caf::actor actor;
+    ReplicaIndex receiver;
     bool local = true;
-    std::uint32_t number = 0;  // among the generator's replicas
+    StepId first = {};         // version with sequence 0
+    std::uint32_t number = 0;  // among the links
     PieceTarget target = {};
   };
-  /// A version that was sent; kept on replica 0.
+  /// Links to all generators of an epoch.
+  struct Connection {
+    Epoch epoch;
+    std::uint32_t client = 0;
+    std::list<Link> links = {};
+    std::unique_ptr<PieceWriter> writer = {};  // after links, which its pieces refer to
+  };
   struct Sent {
     StepId step;
     std::vector<Buffer> blocks;  // by outlet
   };
   void add_outlet(LayoutRank rank);
-  [[nodiscard]] bool keeps_versions() const;
+  void begin_anew(Epoch epoch);
+  [[nodiscard]] bool keeps_whole() const;
   [[nodiscard]] std::size_t element_bytes() const { return size_of(spec_->weights.dtype); }
-  Status queue(std::size_t outlet, StepId version, const Buffer& block);
+  [[nodiscard]] const Connection* connection_of(std::uint64_t cookie) const;
+  void queue(Link& link, const Sent& version);
   Status flush(Link& link);
 
   ReplicaSpec* spec_;
+  caf::actor_addr self_;
   std::vector<StoredVersion> stored_;  // of the checkpoint, not sent yet
   std::vector<WeightBlock> blocks_;
   std::vector<Outlet> outlets_;
   std::vector<StepId> copying_;  // steps of Outlet::next
   std::deque<Sent> sent_;
-  std::uint32_t client_ = 0;
   VersionMap map_;
-  std::map<std::pair<SectionId, ReplicaIndex>, Link> links_;
-  std::vector<Credit> early_credits_;
-  std::function<void(const caf::actor&, PieceHandOver)> hand_over_;
-  std::unique_ptr<PieceWriter> writer_;  // after links_, which its pieces refer to
+  HandOver hand_over_;
+  std::list<Connection> connections_;  // the last one is used; writes of the one before may still end
 };
 
 }  // namespace maestro

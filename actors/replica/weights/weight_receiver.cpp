@@ -56,8 +56,8 @@ RingAddress WeightReceiver::address() const {
   return address;
 }
 
-void WeightReceiver::connect(const Directory& directory, SendCredit send_credit) {
-  send_credit_ = std::move(send_credit);
+void WeightReceiver::connect(const Directory& directory, WeightOutbox outbox) {
+  outbox_ = std::move(outbox);
   senders_.clear();
   std::vector<WeightBlock> blocks;
   for (const GraphRegister& each : spec_->graph->registers()) {
@@ -71,7 +71,19 @@ void WeightReceiver::connect(const Directory& directory, SendCredit send_credit)
   VersionMap map(std::move(blocks));
   map.require(weight_elements(spec_->ranks.at(0).runner->section()));
   map_ = std::make_shared<const VersionMap>(std::move(map));
+  ask();
+}
+
+void WeightReceiver::begin(StepId first) {
+  first_ = first;
+  ask();
+}
+
+void WeightReceiver::ask() {
+  if (!first_ || !map_) return;
   expect().or_throw();
+  VersionsWanted wanted{spec_->section, spec_->replica, spec_->process, ring_->spec().epoch, *first_, address()};
+  for (const caf::actor& sender : senders_) outbox_.wanted(sender, wanted);
 }
 
 Status WeightReceiver::expect() {
@@ -81,7 +93,7 @@ Status WeightReceiver::expect() {
     arrival.sequence = expected_;
     for (const WeightPiece& piece : map_->pieces())
       arrival.pieces.push_back({piece.own.count, piece.replica, piece.rank});
-    const Result<bool> complete = ring_->expect(arrival, StepId(spec_->weights.first.value() + expected_));
+    const Result<bool> complete = ring_->expect(arrival, StepId(first_->value() + expected_));
     if (!complete) return complete.error();
     if (*complete) complete_.push_back(expected_);
   }
@@ -106,7 +118,7 @@ Status WeightReceiver::handed_over(const PieceHandOver& piece) {
 }
 
 bool WeightReceiver::complete(StepId version) const {
-  return std::ranges::find(complete_, sequence_of(version)) != complete_.end();
+  return first_ && std::ranges::find(complete_, sequence_of(version)) != complete_.end();
 }
 
 Result<ArrivedTensor> WeightReceiver::open(StepId version) {
@@ -114,7 +126,7 @@ Result<ArrivedTensor> WeightReceiver::open(StepId version) {
 }
 
 Status WeightReceiver::release_before(StepId version) {
-  if (version > spec_->weights.first) unread_ = std::max(unread_, sequence_of(version));
+  if (first_ && version > *first_) unread_ = std::max(unread_, sequence_of(version));
   return release();
 }
 
@@ -133,7 +145,7 @@ Status WeightReceiver::release() {
   if (Status expected = expect(); !expected) return expected;
   const Credit credit{ring_->spec().channel, spec_->replica, LayoutRank(0), ring_->spec().epoch.value(),
                       ring_->released()};
-  for (const caf::actor& sender : senders_) send_credit_(sender, credit);
+  for (const caf::actor& sender : senders_) outbox_.credit(sender, credit);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,16 +21,23 @@
 
 namespace maestro {
 
+/// Functions that send a receiver's messages; set by the actor.
+struct WeightOutbox {
+  std::function<void(const caf::actor&, VersionsWanted)> wanted;
+  std::function<void(const caf::actor&, Credit)> credit;
+};
+
 /// Not thread-safe; belongs to the replica's actor. Its memory is read by jobs on the device's thread.
 class WeightReceiver {
  public:
-  using SendCredit = std::function<void(const caf::actor&, Credit)>;
-
   /// `spec` outlives it. `self` receives RingEvent.
   WeightReceiver(const ReplicaSpec& spec, const caf::actor& self);
-  [[nodiscard]] RingAddress address() const;
   /// Learns the senders. Throws JobError(internal) if their weights are not those of the generator (WG-1).
-  void connect(const Directory& directory, SendCredit send_credit);
+  void connect(const Directory& directory, WeightOutbox outbox);
+  /// Sets the first version that is read, and asks all senders for it as soon as they are known.
+  void begin(StepId first);
+  /// Counts a sender's promise. Returns true for the last one: all versions from the first one on will come.
+  [[nodiscard]] bool promised() { return ++promises_ == senders_.size(); }
   void leave() { senders_.clear(); }
 
   Status landed(std::uint32_t immediate);
@@ -43,9 +51,9 @@ class WeightReceiver {
   Status release_before(StepId version);
 
  private:
-  [[nodiscard]] std::uint64_t sequence_of(StepId version) const {
-    return version.value() - spec_->weights.first.value();
-  }
+  [[nodiscard]] std::uint64_t sequence_of(StepId version) const { return version.value() - first_->value(); }
+  [[nodiscard]] RingAddress address() const;
+  void ask();
   /// Tells the ring of the sequences that may arrive.
   Status expect();
   Status release();
@@ -55,7 +63,9 @@ class WeightReceiver {
   std::unique_ptr<Region> region_;
   std::shared_ptr<const VersionMap> map_;  // shared with jobs
   std::vector<caf::actor> senders_;
-  SendCredit send_credit_;
+  WeightOutbox outbox_;
+  std::optional<StepId> first_;  // version with sequence 0
+  std::size_t promises_ = 0;
   std::vector<std::uint64_t> complete_;  // sequences that are not released
   std::uint64_t expected_ = 0;           // sequences that the ring expects
   std::uint64_t unread_ = 0;             // sequences before it are not read any more
