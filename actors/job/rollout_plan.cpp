@@ -45,7 +45,7 @@ void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& r
   const JobTable table = root.table(generator.name);
   if (plan.sections[edge.from.value()].config.emulated()) {
     root.table(sender.section_name())
-        .fail("devices", "are emulated, which have no weights for [" + generator.name + "]");
+        .fail("devices", "are emulated: they lack weights for [" + generator.name + "]");
   }
   if (table.has("weights")) {
     table.fail("weights", "is given by the edge " + sender.section_name() + ".weights -> " + generator.name +

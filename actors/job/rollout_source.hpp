@@ -9,7 +9,7 @@
 //      replicas, their speed, or the order of their answers.
 //
 // MK-3 (generators that begin anew): after the loss or the move of a generator no batch is answered until every
-//      generator has been promised the versions from the open step's on; so no version that is still read is dropped.
+//      generator has been promised the versions from the open step's on, so that a version which is read stays.
 //
 // A replica holds at most slots + 2 prompts, and the store the samples of the steps that are open.
 #pragma once

@@ -16,6 +16,26 @@ LaneOptions lane_options(const ReplicaSpec& spec) {
   return {node.runs_backward(), spec.graph->awaits_gradient(spec.section), node.max_in_flight};
 }
 
+ExchangeOutbox exchange_outbox(SectionReplica& replica) {
+  ExchangeOutbox outbox;
+  outbox.hand_over = [&replica](const caf::actor& to, ShardHandOver shard) { send_to(&replica, to, shard); };
+  outbox.shard_read = [&replica](const caf::actor& to, ShardRead read) { send_to(&replica, to, read); };
+  outbox.ready = [&replica](const caf::actor& to, ReductionReady ready) { send_to(&replica, to, ready); };
+  // An address, not a handle: the replica keeps the exchanges, and a handle in them would keep the replica.
+  outbox.broken = [self = caf::actor_cast<caf::actor_addr>(&replica)](const std::string& message) {
+    if (const auto alive = caf::actor_cast<caf::actor>(self)) send_from_outside(alive, TransferBroken{message});
+  };
+  return outbox;
+}
+
+Outbox outbox_of(SectionReplica& replica, ReplicaTrace& trace) {
+  Outbox outbox;
+  outbox.hand_over = [&replica](const caf::actor& to, PieceHandOver piece) { send_to(&replica, to, std::move(piece)); };
+  if (trace.on()) outbox.transferred = [&trace](const Transfer& transfer) { trace.transferred(transfer); };
+  outbox.credit = [&replica](const caf::actor& to, Credit credit) { send_to(&replica, to, std::move(credit)); };
+  return outbox;
+}
+
 }  // namespace
 
 SectionReplica::SectionReplica(caf::actor_config& config, ReplicaSpec spec)
@@ -85,7 +105,7 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](BufferFree) { pump(); },
       [this](const WriteFinished& finished) {
-        if (!publisher_.write_finished(finished.cookie)) ranks_.write_finished(finished.cookie);
+        if (!publisher_.write_ended(finished.cookie)) ranks_.write_finished(finished.cookie);
         pump();
       },
       [this](const CopyFinished& finished) {
@@ -98,7 +118,7 @@ caf::behavior SectionReplica::make_behavior() {
         send_to(this, generator, VersionsPromised{});
       },
       [this](const WriteBroken& broken) {
-        if (publisher_.writes(broken.cookie)) return delayed_send(this, patience(), WriteDoubted{broken});
+        if (publisher_.write_ended(broken.cookie)) return delayed_send(this, patience(), WriteDoubted{broken});
         send_to(this, spec_.supervisor, TransferBroken{where() + ": " + broken.message});
       },
       [this](const WriteDoubted& doubted) {
@@ -143,22 +163,9 @@ void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
   publisher_.connect(directory,
                      [this](const caf::actor& to, PieceHandOver piece) { send_to(this, to, std::move(piece)); });
-  ExchangeOutbox reductions;
-  reductions.hand_over = [this](const caf::actor& to, ShardHandOver shard) { send_to(this, to, shard); };
-  reductions.shard_read = [this](const caf::actor& to, ShardRead read) { send_to(this, to, read); };
-  reductions.ready = [this](const caf::actor& to, ReductionReady ready) { send_to(this, to, ready); };
-  // An address, not a handle: this actor keeps the exchanges, and a handle in them would keep the actor.
-  reductions.broken = [self = caf::actor_cast<caf::actor_addr>(this)](const std::string& message) {
-    if (const auto alive = caf::actor_cast<caf::actor>(self)) send_from_outside(alive, TransferBroken{message});
-  };
+  const ExchangeOutbox reductions = exchange_outbox(*this);
   for (const auto& rank : ranks_) {
-    Outbox outbox;
-    outbox.hand_over = [this](const caf::actor& to, PieceHandOver piece) { send_to(this, to, std::move(piece)); };
-    if (rank->trace().on()) {
-      outbox.transferred = [&trace = rank->trace()](const Transfer& transfer) { trace.transferred(transfer); };
-    }
-    outbox.credit = [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); };
-    rank->ports().connect(directory, std::move(outbox));
+    rank->ports().connect(directory, outbox_of(*this, rank->trace()));
     rank->reductions().connect(directory, reductions);
   }
 }

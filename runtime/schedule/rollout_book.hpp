@@ -33,7 +33,7 @@ class RolloutBook {
   };
   /// Returns the next prompt with the maker that holds the fewest; nothing if no prompt waits or no maker has room.
   [[nodiscard]] std::optional<Order> next();
-  /// A maker has ended a prompt, of the open step or of another.
+  /// A maker has ended a prompt of any step.
   void ended(std::size_t maker) { --held_.at(maker); }
   /// Counts a sample of the open step. Returns false if it was made before.
   bool made(std::uint32_t number);

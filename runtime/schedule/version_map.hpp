@@ -2,7 +2,7 @@
 // How a version of a section's weights travels from the ranks that train it to a generator, which holds them whole.
 // Pure; the same in every process, since it is made from what each rank states about itself.
 //
-// A rank of a replica's first context part holds values of some parameters, or of some rows and columns of them: its
+// A rank in the first context part holds some parameters, or some rows and columns of a parameter: its
 // block. A version is all blocks, one after another, in the order of stages and tensor ranks. Each replica sends its
 // shard of every block.
 //

@@ -26,7 +26,7 @@ class Generator final : public DecoderSection {
   /// Replicas take versions at different times.
   [[nodiscard]] bool shareable() const override { return false; }
   /// A replica is about to use the section. Returns false if a later replica, which follows it at its placement, has
-  /// used it: the values are not its own any more. Called on the device's thread.
+  /// used it: the values are another version. Called on the device's thread.
   [[nodiscard]] bool used_by(Epoch replica) {
     if (replica < used_by_) return false;
     used_by_ = replica;

@@ -3,9 +3,11 @@
 """Runs whose student makes its samples: resumed, as a graph, and refused."""
 
 import json
+import signal
 import unittest
 
-from maestro_program import SystemTest, distillation, options_of
+from maestro_program import SLOWNESS, SystemTest, distillation, options_of
+from recovery_test import EVERY, FEW_DEVICES, Recovers, job_of
 
 GENERATOR = {"max_tokens": 12, "prompt_tokens": 8}
 
@@ -81,6 +83,49 @@ class OnPolicy(SystemTest):
         for line in ("on_policy = 0.5", "max_tokens = 6", "prompt_tokens = 32", 'divergence = "reverse_kl"'):
             self.assertIn(line, job)
         self.assertTrue((self.folder / "runs" / "distill" / "card.html").exists())
+
+
+class ALostProcess(Recovers):
+    """Process 0 has the teacher, and other processes generators or the student."""
+
+    def lose(self, job, processes, moments, provider, back="has rejoined"):
+        """Loses processes; `moments`: rank, signal and step of every fault, as in Recovers.kill_one()."""
+        alone = {name: {key: value for key, value in table.items() if key not in ("processes", "devices")}
+                 if isinstance(table, dict) else table for name, table in job.items()}
+        expected = self.twin(alone, *FEW_DEVICES)
+        run = self.start_held(job, "--processes", processes, *FEW_DEVICES,
+                              settings={"transport.provider": provider, "train.peer_timeout_s": 2 * SLOWNESS})
+        for number, (rank, how, step) in enumerate(moments, 1):
+            self.kill_one(run, rank, how, step)
+            self.assertTrue(run.wait_for(lambda: run.text["out"].count(back) == number), run.text)  # noqa: B023
+        finished = run.wait()
+        self.assertEqual((finished.status, finished.error_lines()), (0, []), finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assertEqual(finished.report["validation"], expected.report["validation"])
+        self.assertEqual(len(finished.report["recoveries"]), len(moments))
+        self.assert_nothing_left(run)
+        return finished
+
+    def job(self, student=0, **generator):
+        job = job_of({"generator": {**GENERATOR, "devices": ["cpu:2"], "slots": 2, **generator}}, steps=100)
+        del job["plain"]
+        job["teacher"]["processes"] = [0]
+        job["student"]["processes"] = [student]
+        return job
+
+    def test_with_a_generator_costs_its_unfinished_samples_and_no_bit(self):
+        pair = {"replicas": 2, "devices": ["cpu:2", "cpu:3"], "processes": [1, 2]}
+        finished = self.lose(self.job(staleness=1, **pair), 3, [(1, signal.SIGKILL, EVERY), (2, signal.SIGSTOP, 2 * EVERY)],
+                             "tcp")
+        self.assertEqual(finished.out.count("recovered: went on in place"), 2, finished.out)
+
+    def test_with_the_only_generator_is_awaited(self):
+        finished = self.lose(self.job(staleness=0, processes=[1]), 2, [(1, signal.SIGKILL, EVERY)], "shm")
+        self.assertEqual(finished.out.count("recovered: went on in place"), 1, finished.out)
+
+    def test_with_the_student_takes_versions_from_the_checkpoint(self):
+        self.lose(self.job(student=1, staleness=2, processes=[2]), 3, [(1, signal.SIGKILL, 2 * EVERY)], "tcp",
+                  "recovered: went on")
 
 
 if __name__ == "__main__":

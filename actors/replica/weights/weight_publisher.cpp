@@ -98,7 +98,10 @@ void WeightPublisher::connect(const Directory& directory, HandOver hand_over) {
 void WeightPublisher::begin_anew(Epoch epoch) {
   if (connections_.size() > 1) connections_.pop_front();
   for (Connection& former : connections_) {
-    for (Link& link : former.links) link.actor = nullptr;
+    for (Link& link : former.links) {
+      link.actor = nullptr;
+      link.credits = OutputLink(former.epoch, 1, 1);  // releases what has not left
+    }
   }
   Connection& made = connections_.emplace_back(Connection{epoch, spec_->network->next_client()});
   if (const auto self = caf::actor_cast<caf::actor>(self_)) spec_->network->route_client(made.client, self);
@@ -256,7 +259,7 @@ const WeightPublisher::Connection* WeightPublisher::connection_of(std::uint64_t 
   return found == connections_.end() ? nullptr : &*found;
 }
 
-bool WeightPublisher::write_finished(std::uint64_t cookie) {
+bool WeightPublisher::write_ended(std::uint64_t cookie) {
   const Connection* const connection = connection_of(cookie);
   if (connection != nullptr) connection->writer->write_finished(cookie);
   return connection != nullptr;

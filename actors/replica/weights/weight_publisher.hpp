@@ -61,12 +61,12 @@ class WeightPublisher {
   /// Sends the copies, after the jobs; with the first version the versions of the checkpoint.
   Status send();
   Status credit(const Credit& credit);
-  /// Returns whether the write was one of these.
-  bool write_finished(std::uint64_t cookie);
-  /// Returns whether the write goes to a generator, and whether that generator still takes part.
-  [[nodiscard]] bool writes(std::uint64_t cookie) const { return connection_of(cookie) != nullptr; }
+  /// Releases the memory of a write that has ended, well or not. Returns whether the write was one of these.
+  bool write_ended(std::uint64_t cookie);
+  /// Returns whether the write goes to a generator that still takes part.
   [[nodiscard]] bool still_writes(std::uint64_t cookie) const {
-    return writes(cookie) && connection_of(cookie) == &connections_.back();
+    const Connection* const connection = connection_of(cookie);
+    return connection != nullptr && connection == &connections_.back();
   }
   /// Returns the versions before step `last` + 1 that later steps still read; nothing on replicas that keep no whole
   /// versions.
