@@ -15,9 +15,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "actors/job/data_source.hpp"
+#include "actors/job/rollout_record.hpp"
 #include "runtime/data/sample_store.hpp"
 #include "runtime/job/generator_config.hpp"
 
@@ -26,8 +28,9 @@ namespace maestro {
 struct RolloutOptions {
   DataSourceOptions data;
   GeneratorConfig generator;
-  SectionId section;       ///< generator
-  std::uint64_t seed = 1;  ///< job's
+  std::optional<SectionId> section;  ///< generator; none: samples are read back
+  std::uint64_t seed = 1;            ///< job's
+  RolloutRecordOptions record;
 };
 
 class RolloutSource : public RunActor {
@@ -42,6 +45,7 @@ class RolloutSource : public RunActor {
   struct Prompt {
     PromptOrder order;
     SampleId corpus_sample;
+    bool stopped = false;  // by a stop token, once it is made
   };
   /// The step whose batch is awaited.
   struct Rollout {
@@ -51,7 +55,8 @@ class RolloutSource : public RunActor {
     std::map<std::uint32_t, Prompt> prompts;  // by number
     std::vector<std::uint32_t> waiting;       // numbers that are not handed out, last first
     std::size_t missing = 0;
-    MadeSamples made;
+    GenerationWork work;
+    std::set<ReplicaIndex> replicas;  // that made a sample
     std::chrono::steady_clock::time_point begun;
   };
   struct Replica {
@@ -61,20 +66,24 @@ class RolloutSource : public RunActor {
 
   [[nodiscard]] std::string where() const override;
   void begin(const BatchRequest& request);
-  /// Returns the prompt of a sample in the corpus; empty: it has none.
+  /// Returns the prompt of a sample in the corpus.
   [[nodiscard]] std::vector<std::int32_t> prompt_of(SampleId sample) const;
   void hand_out();
   void take(SampleMade& made);
+  /// Takes the samples of the step from the record.
+  void read_back();
   void answer();
+  /// Returns the samples of the step, which are all there.
+  [[nodiscard]] RecordedRollout rollout() const;
 
   std::shared_ptr<const Corpus> corpus_;
   Sampler sampler_;
   BatchDrawer drawer_;
   std::shared_ptr<SampleStore> store_;
   RolloutOptions options_;
+  RolloutRecord record_;
   std::vector<Replica> replicas_;
   std::optional<Rollout> rollout_;
-  std::vector<std::string> left_out_;
   StepId step_;  // of the last request
 };
 

@@ -12,6 +12,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+bool depends_on_time(const std::string& name) {
+  return name.ends_with("_ms") || name.ends_with("_per_s") || name.ends_with("_busy");
+}
+
 /// Calls `each` with place, name and value of every figure that does not depend on time.
 template <class Each>
 void for_figures(const Json& line, const Each& each) {
@@ -19,7 +23,7 @@ void for_figures(const Json& line, const Each& each) {
   const Json sections = line.value("sections", Json::object());
   for (const auto& [section, metrics] : sections.items()) {
     for (const auto& [name, value] : metrics.items()) {
-      if (!name.ends_with("_ms")) each(", section '" + section + "'", name, value);
+      if (!depends_on_time(name)) each(", section '" + section + "'", name, value);
     }
   }
 }
