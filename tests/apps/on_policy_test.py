@@ -78,6 +78,21 @@ class OnPolicy(SystemTest):
         self.assertEqual(finished.status, 1, finished.describe())
         self.assertIn("has no samples of step 2: 00000002.safetensors is missing", finished.err)
 
+    def test_a_replay_names_a_sample_that_has_changed(self):
+        self.train(self.job({"record": True}, out="made", steps=4))
+        self.train(self.job(out="back", steps=4), "--rollouts", "made")
+        for run in ("made", "back"):
+            replayed = self.call("replay", run, "--steps", "2..4")
+            self.assertEqual(replayed.status, 0, replayed.describe())
+        file = self.folder / "made" / "record" / "rollouts" / "00000003.safetensors"
+        content = bytearray(file.read_bytes())
+        header = 8 + int.from_bytes(content[:8], "little")
+        content[header + json.loads(content[8:header])["completions"]["data_offsets"][0]] ^= 1
+        file.write_bytes(content)
+        replayed = self.call("replay", "back", "--steps", "2..4")
+        self.assertEqual(replayed.status, 1, replayed.describe())
+        self.assertIn("step 3: samples_digest was", replayed.err)
+
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "two replicas of a section need two cores")
     def test_recorded_samples_give_every_layout_of_the_student_the_same_losses(self):
         # As between replicas in equivalence_test.py: sums are rounded in another order.
