@@ -185,7 +185,7 @@ control::Status status_answer(const ResolvedJob& job, const RunStatus& run, cons
   status.step = static_cast<std::int64_t>(run.last_step);
   status.steps = all_steps(job);
   if (job.stage.given()) status.stage = job.stages.line(static_cast<std::size_t>(job.stage.number - 1));
-  const auto epoch_samples = std::max<std::uint64_t>(job.corpus->samples(Split::train), 1);
+  const auto epoch_samples = std::max<std::uint64_t>(epoch_positions(job), 1);
   status.epoch = static_cast<double>(run.position) / static_cast<double>(epoch_samples);
   status.elapsed_s = run.elapsed_s;
   status.samples_per_s = run.samples_per_s;

@@ -82,7 +82,12 @@ std::int64_t stored_schedule_steps(const ResolvedJob& plan, const Manifest& stor
       const JobDocument text = JobDocument::parse("samples = " + counted->second, settings_name);
       return static_cast<std::uint64_t>(text.root().integer("samples", 1, {.min = 1, .max = most_counted}));
     };
-    train.steps = steps_of_epochs(train, counted == stored.data.end() ? plan.corpus->samples(Split::train) : count());
+    const std::string key = plan.rollouts ? plan.rollouts->name + ".samples_per_prompt" : "";
+    const auto repeated = stored.settings.find(key);
+    const std::uint64_t times =
+        repeated == stored.settings.end() ? 1 : std::strtoull(repeated->second.c_str(), nullptr, 10);
+    const std::uint64_t samples = counted == stored.data.end() ? plan.corpus->samples(Split::train) : count();
+    train.steps = steps_of_epochs(train, samples * times);
   }
   return train.scheduled_steps();
 }

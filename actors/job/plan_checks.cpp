@@ -38,6 +38,18 @@ void check_sources(const Corpus& corpus, const JobTable& mix) {
 
 namespace {
 
+/// Returns whether a section reads samples with images.
+bool reads_images(const Corpus& corpus, const GraphNode& node) {
+  if (node.sources.all()) return corpus.max_visual() > 0;
+  for (const Split split : {Split::train, Split::validation}) {
+    for (std::uint64_t sample = 0; sample < corpus.samples(split); ++sample) {
+      const SampleId id(sample);
+      if (node.sources.has(corpus.source(split, id)) && corpus.pictures(split, id).visual > 0) return true;
+    }
+  }
+  return false;
+}
+
 /// Returns a section's micro-batches per step, if it counts samples.
 std::int64_t batches_of(const ResolvedJob& plan, const GraphNode& node) {
   return (plan.train.global_batch + node.micro_batch - 1) / node.micro_batch;
@@ -319,6 +331,24 @@ void check_placements(const ResolvedJob& plan) {
     throw JobError(node.section_name() + ".replicas: replicas with least and most move between processes, but " +
                    problem + "; give a number, for example " + node.section_name() +
                    ".replicas = " + std::to_string(node.replicas));
+  }
+}
+
+void check_visual(const ResolvedJob& plan) {
+  if (plan.corpus->max_visual() == 0) return;
+  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
+    const GraphNode& node = plan.graph.nodes()[index];
+    for (const Port& port : node.ports.inputs) {
+      const bool of_images = port.name == "visual" || port.name.starts_with("visual_");
+      if (!of_images || !counts_visual(port.axis)) continue;
+      const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
+        return edge.to == SectionId(index) && edge.to_port == port.name;
+      });
+      if (connected || !reads_images(*plan.corpus, node)) continue;
+      throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
+                     "rows: connect a projector's output " + port.name +
+                     " (in an app of this program: add a table for the projector, and one for the vision encoder)");
+    }
   }
 }
 

@@ -30,6 +30,8 @@ void check_memory(const ResolvedJob& plan);
 void check_emulated(ResolvedJob& plan);
 /// Refuses settings that sections on CUDA devices do not support. Called after placement.
 void check_cuda(const ResolvedJob& plan);
+/// Refuses a section that would miss rows for the image tokens of its samples.
+void check_visual(const ResolvedJob& plan);
 void check_trained(const ResolvedJob& plan);
 /// Refuses weights that are neither trained nor loaded: their values would be random, unless the job requests that.
 void check_frozen(const ResolvedJob& plan, const JobTable& root);

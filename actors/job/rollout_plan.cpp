@@ -6,6 +6,7 @@
 
 #include "actors/job/resolved_job.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/data/rollout_folder.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
@@ -38,7 +39,8 @@ std::vector<std::int32_t> stop_tokens(const ResolvedJob& plan, const JobTable& g
   return stops;
 }
 
-void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& root) {
+/// Checks what concerns the generator's section, and the weights that it takes.
+void check_section(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& root) {
   const GraphNode& sender = plan.graph.node(edge.from);
   const GraphNode& generator = plan.graph.node(edge.to);
   const SectionConfig& own = plan.sections[edge.to.value()].config;
@@ -58,26 +60,73 @@ void check(const ResolvedJob& plan, const GraphRegister& edge, const JobTable& r
   if (on_cuda(plan.sections[edge.to.value()])) {
     table.fail("devices", "name a CUDA device; generators run on CPU cores, for example \"cpu:0\"");
   }
-  if (plan.corpus->patch_columns() > 0) {
-    throw JobError("[" + generator.name + "] makes samples of texts, but the data have images");
+}
+
+/// Returns whether a source has prompts without answers; samples of a source are alike.
+bool has_prompts_only(const Corpus& corpus) {
+  std::uint64_t first = 0;
+  for (const SampleSource& source : corpus.sources()) {
+    if (corpus.targets(Split::train, SampleId(first)) == 0) return true;
+    first += source.samples;
   }
-  if (plan.stage.given()) throw JobError("[" + generator.name + "] does not apply to a job with [[stages]]");
+  }
+  return false;
+}
+
+/// Checks what concerns the samples, whether they are made or read back.
+void check_samples(const ResolvedJob& plan, const JobTable& root) {
+  const auto& [config, name, section, stops] = *plan.rollouts;
+  const JobTable table = root.table(name);
+  if (plan.corpus->patch_columns() > 0) {
+    throw JobError("[" + name + "] makes samples of texts, but the data have images");
+  }
+  if (plan.stage.given()) throw JobError("[" + name + "] does not apply to a job with [[stages]]");
   for (const GraphNode& node : plan.graph.nodes()) {
     const JobTable other = root.table(node.section_name());
     if (other.has("type") && other.text("type", "") == "recorded_teacher") {
-      other.fail("type", "is recorded_teacher, which knows the corpus' samples alone, and not those that [" +
-                             generator.name + "] makes; name the teacher's weights");
+      other.fail("type", "is recorded_teacher, which knows the corpus' samples alone, and not those that [" + name +
+                             "] makes; name the teacher's weights");
     }
+  }
+  if (has_prompts_only(*plan.corpus) && (config.on_policy < 1 || config.from_step > 1)) {
+    const bool share = config.on_policy < 1;
+    table.fail(share ? "on_policy" : "from_step",
+               "needs samples that are read, but data with learn = \"none\" are prompts without answers; " +
+                   std::string(share ? "set it to 1" : "leave it at 1") + ", or learn = \"answers\"");
+  }
+  if (config.prompt_tokens == 0 &&
+      plan.corpus->targets(Split::train, SampleId(0)) == plan.corpus->length(Split::train, SampleId(0))) {
+    table.fail("prompt_tokens",
+               "is not given, and every token of a sample is learned, so that no answer tells where "
+               "its prompt ends; give the number of first tokens that are the prompt");
+  }
+  if (config.prompt_tokens > plan.corpus->max_length()) {
+    table.fail("prompt_tokens", "is " + std::to_string(config.prompt_tokens) + ", but samples have at most " +
+                                    std::to_string(plan.corpus->max_length()) + " positions (data.sequence)");
+  }
+  if (config.rollouts.empty()) return;
+  const Result<RolloutFolder> folder = RolloutFolder::find(config.rollouts);
+  if (!folder) table.fail("rollouts", folder.error().message);
+  const StepId last(static_cast<std::uint64_t>(plan.train.steps));
+  if (config.on_policy == 1 && last.value() >= static_cast<std::uint64_t>(config.from_step) && !folder->has(last)) {
+    table.fail("rollouts", folder->path().string() + " lacks the samples of step " + std::to_string(last.value()) +
+                               ", the last (train.steps)");
   }
 }
 
 }  // namespace
 
+std::uint64_t epoch_positions(const ResolvedJob& plan) {
+  const std::uint64_t samples = plan.corpus->samples(Split::train);
+  return plan.rollouts ? samples * static_cast<std::uint64_t>(plan.rollouts->config.samples_per_prompt) : samples;
+}
+
 void refuse_rollouts(const ResolvedJob& plan, const std::string& problem) {
-  if (plan.rollouts) throw JobError(problem + " [" + plan.graph.node(plan.rollouts->section).name + "] makes");
+  if (plan.rollouts) throw JobError(problem + " [" + plan.rollouts->name + "] makes");
 }
 
 void plan_rollouts(ResolvedJob& plan, const JobTable& root) {
+  if (plan.rollouts) return check_samples(plan, root);  // read back
   for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
     if (!plan.graph.nodes()[index].generates()) continue;
     const std::string& name = plan.graph.nodes()[index].name;
@@ -87,24 +136,18 @@ void plan_rollouts(ResolvedJob& plan, const JobTable& root) {
       throw JobError("section '" + name + "' makes samples with the weights of a trained section, and no edge names " +
                      "that: connect them, as in \"student.weights -> " + name + ".weights\"");
     }
-    check(plan, *edge, root);
+    check_section(plan, *edge, root);
     const JobTable table = root.table(name);
-    RolloutPlan rollouts{read_generator(table), SectionId(index), {}};
-    if (rollouts.config.prompt_tokens == 0 &&
-        plan.corpus->targets(Split::train, SampleId(0)) == plan.corpus->length(Split::train, SampleId(0))) {
-      table.fail("prompt_tokens",
-                 "is not given, and every token of a sample is learned, so that no answer tells where "
-                 "its prompt ends; give the number of first tokens that are the prompt");
-    }
-    if (rollouts.config.prompt_tokens > plan.corpus->max_length()) {
-      table.fail("prompt_tokens", "is " + std::to_string(rollouts.config.prompt_tokens) +
-                                      ", but samples have at most " + std::to_string(plan.corpus->max_length()) +
-                                      " positions (data.sequence)");
-    }
+    RolloutPlan rollouts{read_generator(table), name, SectionId(index), {}};
     rollouts.stop_tokens =
         stop_tokens(plan, table, root.table(plan.graph.node(edge->from).section_name()), rollouts.config);
     plan.rollouts = std::move(rollouts);
+    check_samples(plan, root);
   }
+  if (plan.rollouts || !has_prompts_only(*plan.corpus)) return;
+  throw JobError(
+      "the data have prompts without answers (learn = \"none\"), which a generator continues: add a table "
+      "[generator] to a distillation, or prepare them with learn = \"answers\"");
 }
 
 }  // namespace maestro

@@ -24,6 +24,7 @@ RolloutSource::RolloutSource(caf::actor_config& config, caf::actor supervisor, s
       drawer_(std::move(corpus), std::move(sampler)),
       store_(std::move(store)),
       options_(options),
+      record_(options.record),
       book_(options.generator.slots + ahead_of_slots),
       next_step_(options.first_step) {
   store_->clear();  // an earlier start of the run may have drawn other samples
@@ -79,7 +80,9 @@ void RolloutSource::request(const BatchRequest& request) {
   step_ = request.step;
   const auto coordinator = caf::actor_cast<caf::actor>(current_sender());
   if (request.pass != Pass::train) {
-    return send_to(this, coordinator, drawer_.validation(request.step, options_.data.validation_samples));
+    BatchMetadata batch = drawer_.validation(request.step, options_.data.validation_samples);
+    batch.shown = record_.take_shown();
+    return send_to(this, coordinator, std::move(batch));
   }
   next_step_ = request.step;
   if (all_ready()) return begin(request.step, coordinator);
@@ -94,22 +97,18 @@ void RolloutSource::begin(StepId step, const caf::actor& coordinator) {
   rollout.begun = std::chrono::steady_clock::now();
   const auto size = static_cast<std::uint64_t>(options_.data.global_batch);
   const std::uint64_t first = options_.data.cursor.position(step.value(), size);
+  const auto samples_per_prompt = static_cast<std::uint64_t>(options_.generator.samples_per_prompt);
   const bool begun = step.value() >= static_cast<std::uint64_t>(options_.generator.from_step);
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t at = 0; at < size; ++at) {
-    const SampleId sample = sampler_.at(first + at);
     const bool made =
         begun && is_made_at(first + at, options_.generator.on_policy, mix64(options_.seed, choice_stream));
     if (!made) {
-      rollout.samples.push_back(sample);
+      rollout.samples.push_back(sampler_.at(first + at));
       continue;
     }
+    const SampleId sample = sampler_.at((first + at) / samples_per_prompt);
     std::vector<std::int32_t> prompt = prompt_of(sample);
-    if (prompt.empty()) {
-      left_out_.push_back("sample " + std::to_string(sample.value()) +
-                          " lacks a learned answer, which a prompt would stand before");
-      continue;
-    }
     const auto number = static_cast<std::uint32_t>(at);
     PromptOrder order;
     order.step = step;
@@ -124,7 +123,23 @@ void RolloutSource::begin(StepId step, const caf::actor& coordinator) {
   }
   book_.open(std::move(numbers));
   rollout_ = std::move(rollout);
-  go_on();
+  record_.reads() ? read_back() : go_on();
+}
+
+void RolloutSource::read_back() {
+  std::vector<ExpectedSample> expected;
+  for (const auto& [number, prompt] : rollout_->prompts) {
+    expected.push_back({number, prompt.order.tokens, prompt.order.most_tokens});
+  }
+  RecordedRollout recorded = record_.read(rollout_->step, expected, corpus_->vocabulary());
+  for (auto& [number, seed, stopped, sample] : recorded.samples) {
+    Prompt& prompt = rollout_->prompts.at(number);
+    prompt.stopped = stopped;
+    prompt.order.seed = seed;
+    prompt.order.version = recorded.version;
+    store_->put({rollout_->step, number}, std::move(sample));
+  }
+  answer();
 }
 
 std::vector<std::int32_t> RolloutSource::prompt_of(SampleId sample) const {
@@ -148,24 +163,38 @@ void RolloutSource::take(SampleMade& made) {
     if (replicas_[maker].actor == caf::actor_cast<caf::actor>(current_sender())) book_.ended(maker);
   }
   if (!rollout_ || rollout_->step != made.step) return;  // withdrawn, or made twice
-  const Prompt& prompt = rollout_->prompts.at(made.number);
-  const MadeSamples one{1, std::ssize(made.tokens), made.stopped ? 1 : 0};
+  Prompt& prompt = rollout_->prompts.at(made.number);
+  prompt.stopped = made.stopped;
+  rollout_->work += made.work;
+  rollout_->replicas.insert(made.replica);
   store_->put({made.step, made.number},  // refuses a sample that differs from an earlier one
               {prompt.order.tokens, std::move(made.tokens), std::move(made.log_probabilities)});
-  if (!book_.made(made.number)) return;
-  rollout_->made.samples += one.samples;
-  rollout_->made.tokens += one.tokens;
-  rollout_->made.stopped += one.stopped;
-  go_on();
+  if (book_.made(made.number)) go_on();
+}
+
+RecordedRollout RolloutSource::rollout() const {
+  RecordedRollout out;
+  out.step = rollout_->step;
+  for (const auto& [number, prompt] : rollout_->prompts) {
+    out.version = prompt.order.version;
+    out.samples.push_back({number, prompt.order.seed, prompt.stopped, store_->sample({out.step, number})});
+  }
+  return out;
 }
 
 void RolloutSource::answer() {
   BatchMetadata batch;
   batch.step = rollout_->step;
-  batch.left_out = std::exchange(left_out_, {});
-  batch.made = rollout_->made;
-  const std::chrono::duration<double, std::milli> lasted = std::chrono::steady_clock::now() - rollout_->begun;
-  if (batch.made.samples > 0) batch.made.rollout_ms = lasted.count();
+  if (!rollout_->prompts.empty()) {
+    const std::chrono::duration<double, std::milli> lasted = std::chrono::steady_clock::now() - rollout_->begun;
+    const RecordedRollout made = rollout();
+    record_.keep(made);
+    batch.made = summary_of(made);
+    batch.made.most_tokens = options_.generator.max_tokens;
+    batch.made.replicas = std::ssize(rollout_->replicas);
+    batch.made.work = rollout_->work;
+    batch.made.rollout_ms = lasted.count();
+  }
   for (const SampleId sample : rollout_->samples) {
     if (!is_made(sample)) {
       drawer_.add(batch, Split::train, {sample});

@@ -19,9 +19,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "actors/job/data_source.hpp"
+#include "actors/job/rollout_record.hpp"
 #include "runtime/data/sample_store.hpp"
 #include "runtime/job/generator_config.hpp"
 #include "runtime/schedule/rollout_book.hpp"
@@ -31,9 +33,10 @@ namespace maestro {
 struct RolloutOptions {
   DataSourceOptions data;
   GeneratorConfig generator;
-  SectionId section;             ///< generator
-  std::uint64_t seed = 1;        ///< job's
-  std::uint64_t first_step = 1;  ///< first step of this start
+  std::optional<SectionId> section;  ///< generator; none: samples are read back
+  std::uint64_t seed = 1;            ///< job's
+  std::uint64_t first_step = 1;      ///< first step of this start
+  RolloutRecordOptions record;
 };
 
 class RolloutSource : public RunActor {
@@ -48,6 +51,7 @@ class RolloutSource : public RunActor {
   struct Prompt {
     PromptOrder order;
     SampleId corpus_sample;
+    bool stopped = false;  // by a stop token, once it is made
   };
   /// The step whose batch is awaited.
   struct Rollout {
@@ -55,7 +59,8 @@ class RolloutSource : public RunActor {
     caf::actor coordinator;
     std::vector<SampleId> samples;            // by position in the batch: of the corpus, or made
     std::map<std::uint32_t, Prompt> prompts;  // by number
-    MadeSamples made;
+    GenerationWork work;
+    std::set<ReplicaIndex> replicas;  // that made a sample
     std::chrono::steady_clock::time_point begun;
   };
   struct Replica {
@@ -68,26 +73,30 @@ class RolloutSource : public RunActor {
   void ready();
   void request(const BatchRequest& request);
   void begin(StepId step, const caf::actor& coordinator);
-  /// Returns the prompt of a sample in the corpus; empty: it has none.
+  /// Returns the prompt of a sample in the corpus.
   [[nodiscard]] std::vector<std::int32_t> prompt_of(SampleId sample) const;
   [[nodiscard]] bool all_ready() const { return std::ranges::all_of(replicas_, &Replica::ready); }
   /// Hands out prompts, or answers the request if all samples are there.
   void go_on();
   void take(SampleMade& made);
+  /// Takes the samples of the step from the record.
+  void read_back();
   void answer();
+  /// Returns the samples of the step, which are all there.
+  [[nodiscard]] RecordedRollout rollout() const;
 
   std::shared_ptr<const Corpus> corpus_;
   Sampler sampler_;
   BatchDrawer drawer_;
   std::shared_ptr<SampleStore> store_;
   RolloutOptions options_;
+  RolloutRecord record_;
   std::vector<Replica> replicas_;
   RolloutBook book_;
   std::optional<Rollout> rollout_;
   std::optional<BatchRequest> early_;  // request that waits for generators to be ready
   caf::actor early_sender_;
   StepId next_step_;  // next training step to be requested
-  std::vector<std::string> left_out_;
   StepId step_;  // of the last request
 };
 

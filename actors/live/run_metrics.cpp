@@ -25,16 +25,24 @@ void add_sections(MetricRegistry& registry, const control::Status& status) {
     const char* metric;
     const char* name;
     const char* help;
+    double scale = 1;
   };
   static constexpr Shown shown[] = {
       {"loss", "maestro_loss", "Training loss of the last step that the section has finished."},
       {"grad_norm", "maestro_grad_norm", "Norm of the section's gradient in the last step that it has finished."},
-      {"lr", "maestro_learning_rate", "Learning rate of the last step that the section has finished."}};
+      {"lr", "maestro_learning_rate", "Learning rate of the last step that the section has finished."},
+      {"generated_tokens", "maestro_generated_tokens", "Tokens that the generator made for the last step."},
+      {"tokens_per_s", "maestro_generated_tokens_per_second", "Tokens that the generator made a second, at work."},
+      {"length_mean", "maestro_generated_length_mean", "Mean length in tokens of the last step's made samples."},
+      {"stop_share", "maestro_generated_stop_ratio", "Share of the last step's made samples that a stop token ended."},
+      {"staleness", "maestro_generated_staleness_steps", "Age of the weights that made the last step's samples."},
+      {"rollout_ms", "maestro_rollout_seconds", "Time from the last step's request to its last made sample.", 1e-3},
+      {"rollout_wait_ms", "maestro_rollout_wait_seconds", "Time without training, as the last batch was late.", 1e-3}};
   for (const control::SectionFigures& section : status.sections) {
     const MetricLabels labels{section.name, {}};
     for (const Shown& one : shown) {
       const auto found = section.metrics.find(one.metric);
-      if (found != section.metrics.end()) gauge(registry, one.name, one.help, found->second, labels);
+      if (found != section.metrics.end()) gauge(registry, one.name, one.help, found->second * one.scale, labels);
     }
   }
 }

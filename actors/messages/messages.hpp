@@ -128,12 +128,29 @@ struct BatchRequest {
   StepId step;
   Pass pass = Pass::train;
 };
-/// The samples of a step that generators made.
+/// The work of a generator's replica since its last SampleMade, or of several.
+struct GenerationWork {
+  double busy_ms = 0;  ///< time in jobs on its device, without `take_ms`
+  double slot_ms = 0;  ///< busy time times the share of its slots with a sequence
+  double take_ms = 0;  ///< time that it took to take over published weights
+  GenerationWork& operator+=(const GenerationWork& more) {
+    busy_ms += more.busy_ms;
+    slot_ms += more.slot_ms;
+    take_ms += more.take_ms;
+    return *this;
+  }
+};
+/// The samples of a step that generators made, or that were read back in their place.
 struct MadeSamples {
-  std::int64_t samples = 0;
-  std::int64_t tokens = 0;   ///< tokens of their completions
-  std::int64_t stopped = 0;  ///< samples that a stop token ended
-  double rollout_ms = 0;     ///< time from the step's request to its last sample
+  std::vector<std::int32_t> lengths;  ///< tokens of each completion, by position in the batch
+  std::int64_t most_tokens = 0;       ///< limit of a length
+  std::int64_t prompt_tokens = 0;     ///< tokens of all prompts
+  std::int64_t stopped = 0;           ///< samples that a stop token ended
+  StepId version;                     ///< step before which the trained section had the weights that made them
+  std::uint64_t digest = 0;           ///< digest of all samples
+  std::int64_t replicas = 0;          ///< number that made them; 0: they were read back
+  GenerationWork work = {};           ///< sum over these replicas
+  double rollout_ms = 0;              ///< time from the step's request to its last sample
 };
 struct BatchMetadata {
   StepId step;
@@ -142,6 +159,7 @@ struct BatchMetadata {
   std::int64_t target_tokens = 0;
   std::vector<std::string> left_out;  ///< samples that could not be read, with the reason
   MadeSamples made = {};
+  std::string shown;  ///< line of record/rollouts.jsonl about the last step's samples; empty: none
 };
 
 // ---- samples that generators make ----
@@ -164,6 +182,7 @@ struct SampleMade {
   std::vector<std::int32_t> tokens;      ///< the completion; a stop token, if there is one, is the last
   std::vector<float> log_probabilities;  ///< values for `tokens`, as they were drawn
   bool stopped = false;                  ///< whether a stop token ended it
+  GenerationWork work = {};
 };
 /// To a generator that begins: no step reads versions before this one. Answered with GeneratorReady as soon as all
 /// senders have promised the versions from it on; prompts follow.

@@ -83,37 +83,6 @@ std::vector<SectionId> stages_with_port(const SectionGraph& graph, const std::st
   return found.empty() ? stages : found;
 }
 
-/// Returns whether a section reads samples with images.
-bool reads_images(const Corpus& corpus, const GraphNode& node) {
-  if (node.sources.all()) return corpus.max_visual() > 0;
-  for (const Split split : {Split::train, Split::validation}) {
-    for (std::uint64_t sample = 0; sample < corpus.samples(split); ++sample) {
-      const SampleId id(sample);
-      if (node.sources.has(corpus.source(split, id)) && corpus.pictures(split, id).visual > 0) return true;
-    }
-  }
-  return false;
-}
-
-/// Throws JobError for a section that would miss rows for the image tokens of its samples.
-void check_visual(const ResolvedJob& plan) {
-  if (plan.corpus->max_visual() == 0) return;
-  for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
-    const GraphNode& node = plan.graph.nodes()[index];
-    for (const Port& port : node.ports.inputs) {
-      const bool of_images = port.name == "visual" || port.name.starts_with("visual_");
-      if (!of_images || !counts_visual(port.axis)) continue;
-      const bool connected = std::ranges::any_of(plan.graph.edges(), [&](const GraphEdge& edge) {
-        return edge.to == SectionId(index) && edge.to_port == port.name;
-      });
-      if (connected || !reads_images(*plan.corpus, node)) continue;
-      throw JobError("section '" + node.section_name() + "' reads samples with images, but no section sends it their " +
-                     "rows: connect a projector's output " + port.name +
-                     " (in an app of this program: add a table for the projector, and one for the vision encoder)");
-    }
-  }
-}
-
 /// Calls methods of a section; turns its exceptions into a JobError with the section's name.
 void at_section(const std::string& name, const std::function<void()>& work) {
   try {
@@ -150,6 +119,8 @@ class JobResolver {
   [[nodiscard]] bool is_generator(const SectionBuilder& builder) const;
   /// Returns the section whose weights a generator takes; empty: no edge names it.
   [[nodiscard]] std::string weights_of(const std::string& generator) const;
+  /// Returns epoch_positions(), before the sections are resolved.
+  [[nodiscard]] std::uint64_t positions_of_epoch() const;
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
@@ -159,6 +130,8 @@ class JobResolver {
   [[nodiscard]] std::vector<std::string> reading_notes() const;
   [[nodiscard]] std::map<std::string, Role> roles_by_section() const;
   void resolve_section(const SectionBuilder& builder, const DataShape& data, Role role);
+  /// Leaves out a generator whose samples are read back.
+  void read_back(const JobTable& generator, const std::string& name);
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
@@ -257,6 +230,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
     if (!described.weights_of.empty()) follow(planned.config, settings, described.weights_of);
     planned.factory = composed_.registry.build(type, described);
   }
+  if (role == Role::generator && !read_generator(settings).rollouts.empty()) return read_back(settings, builder.name_);
   node.replicas = planned.config.replicas;
   node.least = planned.config.least;
   node.layout = {planned.config.tensor, planned.config.context};
@@ -265,6 +239,12 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.max_in_flight = planned.config.max_in_flight;
   if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node));
   add_stages(planned, node, settings.has("max_in_flight"));
+}
+
+void JobResolver::read_back(const JobTable& generator, const std::string& name) {
+  plan_.rollouts = RolloutPlan{read_generator(generator), name, std::nullopt, {}};
+  plan_.notes.push_back(name + ": its samples are read from " + printable(plan_.rollouts->config.rollouts) +
+                        ", and it makes none");
 }
 
 SectionContext JobResolver::meta_context(const PlannedSection& planned, const GraphNode& node) const {
@@ -368,6 +348,7 @@ PortRef JobResolver::output_of(const PortRef& from, const PortRef& to) const {
 }
 
 void JobResolver::connect(const PortRef& from, const PortRef& to) {
+  if (plan_.rollouts && to.section == plan_.rollouts->name) return;  // read back
   const std::optional<SectionId> generator = plan_.graph.find(to.section);
   if (generator && plan_.graph.node(*generator).generates()) {
     if (from.port != weights_port || to.port != weights_port) {
@@ -505,7 +486,7 @@ DataShape JobResolver::read_tables() {
   std::ranges::copy(reading_notes(), std::back_inserter(plan_.notes));
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   read_stages();
-  if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, plan_.corpus->samples(Split::train));
+  if (plan_.train.epochs > 0) plan_.train.steps = steps_of_epochs(plan_.train, positions_of_epoch());
   plan_.max_bad_samples = data.max_bad_samples;
   plan_.largest = {SampleId(0), plan_.corpus->max_length(), plan_.corpus->max_patches(), plan_.corpus->max_visual(), 1};
   if (const Corpus* const other = plan_.corpus->other()) {
@@ -522,6 +503,15 @@ DataShape JobResolver::read_tables() {
   DataShape shape = shape_of(data, *plan_.corpus, plan_.largest);
   if (composed_.corpus) shape.tokenizer.clear();  // [data] does not describe a corpus that the app provides
   return shape;
+}
+
+std::uint64_t JobResolver::positions_of_epoch() const {
+  const std::uint64_t samples = plan_.corpus->samples(Split::train);
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (!is_generator(builder)) continue;
+    return samples * static_cast<std::uint64_t>(read_generator(table(builder.name_)).samples_per_prompt);
+  }
+  return samples;
 }
 
 void JobResolver::read_stages() {

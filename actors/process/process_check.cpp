@@ -23,8 +23,8 @@ void check_first_batch(const ResolvedJob& plan, const StartPoint& start) {
   const BatchMetadata batch = drawer.training(step, plan.train.global_batch, start.cursor);
   const std::int64_t most = plan.max_bad_samples - static_cast<std::int64_t>(plan.corpus->left_out());
   if (const auto refusal = too_many_left_out(batch.left_out, most)) throw JobError(*refusal);
-  const bool all_met = start.first_step == steps ||
-                       static_cast<std::uint64_t>(plan.train.global_batch) >= plan.corpus->samples(Split::train);
+  const bool all_met =
+      start.first_step == steps || static_cast<std::uint64_t>(plan.train.global_batch) >= epoch_positions(plan);
   if (batch.samples.empty() && all_met) throw JobError(nothing_to_train_on(step, batch.left_out));
   const Result<PlannedStep> planned = StepPlanner(planner_options(plan)).plan(step, Pass::train, batch.samples, 1.0);
   if (!planned) throw JobError("planning step " + std::to_string(step.value()) + ": " + planned.error().message);

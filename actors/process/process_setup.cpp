@@ -118,10 +118,8 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   const DataSourceOptions data{part.plan.train.global_batch, part.plan.train.validation_samples, part.start.cursor};
   const std::optional<RolloutPlan>& rollouts = part.plan.rollouts;
   const caf::actor source =
-      rollouts ? system.spawn<RolloutSource, caf::detached>(
-                     built.supervisor(), part.plan.corpus, sampler, part.plan.samples,
-                     RolloutOptions{data, rollouts->config, rollouts->section,
-                                    static_cast<std::uint64_t>(part.plan.train.seed), part.start.first_step})
+      rollouts ? system.spawn<RolloutSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler,
+                                                            part.plan.samples, rollout_options(data))
                : system.spawn<DataSource, caf::detached>(built.supervisor(), part.plan.corpus, sampler, data);
   outputs.describe_trace();
   StepPlannerOptions planning = planner_options(part.plan);
@@ -137,6 +135,18 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
   built.set_coordinator(local.coordinator);
   local.own.insert(local.own.end(),
                    {{source, "data source"}, {planner, "planner"}, {local.coordinator, "coordinator"}});
+}
+
+RolloutOptions ProcessRun::State::rollout_options(const DataSourceOptions& data) const {
+  const GeneratorConfig& config = part.plan.rollouts->config;
+  RolloutOptions options{.data = data, .generator = config, .section = part.plan.rollouts->section};
+  options.seed = static_cast<std::uint64_t>(part.plan.train.seed);
+  options.first_step = part.start.first_step;
+  if (config.record) options.record.keep = part.record_path() / rollouts_folder;
+  options.record.read = config.rollouts;
+  options.record.show = config.show;
+  options.record.tokenizer = part.plan.tokenizer;
+  return options;
 }
 
 CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& source) {
@@ -159,7 +169,8 @@ CoordinatorOptions ProcessRun::State::coordinator_options(const caf::actor& sour
   options.global_batch = train.global_batch;
   options.seed = static_cast<std::uint64_t>(train.seed);
   options.origin = part.claim.origin;
-  options.epoch_samples = part.plan.corpus->samples(Split::train);
+  options.epoch_samples = epoch_positions(part.plan);
+  if (part.plan.rollouts) options.generator = part.plan.rollouts->name;
   options.synchronous = scheduling_policy(part.plan)->synchronous();
   options.measure = !train.deterministic;
   options.predicted = part.plan.planned;

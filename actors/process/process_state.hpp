@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "actors/job/rollout_source.hpp"
 #include "actors/process/built_process.hpp"
 #include "actors/process/process_part.hpp"
 #include "actors/process/process_placements.hpp"
@@ -58,6 +59,7 @@ struct ProcessRun::State {
   [[nodiscard]] caf::actor find_root();
   [[nodiscard]] std::string build_name() const;
   void spawn_coordinator(LocalActors& local);
+  [[nodiscard]] RolloutOptions rollout_options(const DataSourceOptions& data) const;
   [[nodiscard]] CoordinatorOptions coordinator_options(const caf::actor& source);
   void spawn_replicas(LocalActors& local);
   /// Spawns the actors of this process, and sends their addresses through its supervisor.

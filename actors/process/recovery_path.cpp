@@ -137,7 +137,7 @@ Status RecoveryPath::branch(const Rollback& way) {
   const auto change = [&](Manifest& manifest) {
     manifest.cursor = way.cursor.segments();
     manifest.data_position = way.cursor.position(manifest.step + 1, batch);
-    manifest.epoch = manifest.data_position / std::max<std::uint64_t>(part_.plan.corpus->samples(Split::train), 1);
+    manifest.epoch = manifest.data_position / std::max<std::uint64_t>(epoch_positions(part_.plan), 1);
   };
   const Result<fs::path> branched = branch_checkpoint(way.base, parts_.built.snapshots().store(), change);
   if (!branched) return branched.error();

@@ -171,6 +171,7 @@ void RunOutputs::write_rest(RunResult& result, const RunOutcome& ended) {
   result.steps = static_cast<std::uint64_t>(all_steps(part_.plan));
   result.wall_seconds = std::chrono::duration<double>(Clock::now() - part_.memory.begun).count();
   result.losses = part_.record->losses;
+  result.made = part_.record->made.metrics;
   for (const Recovery& recovered : part_.record->recoveries) result.recoveries.push_back(line_of(recovered));
   result.left_out = part_.record->left_out;
   if (rehearsal_ && *rehearsal_) result.rehearsal = **rehearsal_;

@@ -39,7 +39,7 @@ std::string changed_data(const Manifest& stored, const Manifest& now) {
 
 /// Throws JobError if the first step's samples are made with weights that the checkpoint lacks.
 void check_earlier_weights(const ResolvedJob& plan, const StartPoint& start) {
-  if (!plan.rollouts) return;
+  if (!plan.rollouts || !plan.rollouts->section) return;
   const std::int64_t staleness = plan.rollouts->config.staleness;
   const std::string& section = plan.graph.node(plan.graph.registers().front().from).section_name();
   const StepId oldest = version_of(StepId(start.first_step), staleness);

@@ -26,10 +26,17 @@ struct GenerationReplica::Job {
   std::optional<ArrivedTensor> take;      // nothing: no new version
   std::shared_ptr<const VersionMap> map;  // of `take`
   std::vector<PromptOrder> begin;
-  std::vector<SampleMade> made;  // result
+  std::vector<SampleMade> made;  // result, as `work`
+  GenerationWork work;
 };
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 std::shared_ptr<Generator> generator_of(const ReplicaSpec& spec) {
   auto generator = std::dynamic_pointer_cast<Generator>(spec.ranks.at(0).runner->shared_section());
@@ -150,16 +157,17 @@ void GenerationReplica::pump() {
   }
   if (unfinished_ == 0) return;
   job_ = std::move(job);
-  submit(job_->take ? "take" : "generate");
+  submit();
 }
 
-void GenerationReplica::submit(std::string_view label) {
+void GenerationReplica::submit() {
   const std::string name = "section '" + spec_.graph->node(spec_.section).name + "'";
-  const TracedWork traced = trace_.work(label, TraceCategory::forward, version_);
-  auto work = [self = caf::actor_cast<caf::actor>(this), name, traced, job = job_, model = model_, options = options_,
-               section = spec_.section, replica = spec_.replica, epoch = spec_.epoch] {
+  const auto traced = [this](std::string_view label) { return trace_.work(label, TraceCategory::forward, version_); };
+  auto work = [self = caf::actor_cast<caf::actor>(this), name, take = traced("take"), prefill = traced("prefill"),
+               decode = traced("decode"), job = job_, model = model_, options = options_, section = spec_.section,
+               replica = spec_.replica, epoch = spec_.epoch] {
     const FaultPlace place(name.c_str());
-    const auto begin = std::chrono::steady_clock::now();
+    auto begin = Clock::now();
     try {
       Model& here = *model;
       if (!here.section->used_by(epoch)) return send_from_outside(self, WorkDone{});  // this replica is retired
@@ -169,6 +177,8 @@ void GenerationReplica::submit(std::string_view label) {
         here.generation.reserve(options.slots, options.positions);
         here.completions.emplace(here.generation, options.limits, options.sampling);
         here.orders.clear();
+        take.finished(begin);
+        job->work.take_ms = ms_since(std::exchange(begin, Clock::now()));
       }
       for (PromptOrder& order : job->begin) {
         here.orders.push_back(std::move(order));
@@ -176,7 +186,13 @@ void GenerationReplica::submit(std::string_view label) {
         here.open.push_back(here.completions->all().size());
         here.completions->add({.tokens = kept.tokens, .seed = kept.seed, .max_tokens = kept.most_tokens});
       }
-      here.completions->advance();
+      const double slots_busy =
+          std::min(1.0, static_cast<double>(here.open.size()) / static_cast<double>(options.slots));
+      if (here.completions->read()) prefill.finished(begin);
+      const auto read = Clock::now();
+      if (here.completions->write()) decode.finished(read);
+      job->work.busy_ms = ms_since(begin);
+      job->work.slot_ms = job->work.busy_ms * slots_busy;
       std::erase_if(here.open, [&](std::size_t at) {
         const Completion& completion = here.completions->all()[at];
         if (!completion.finish) return false;
@@ -187,12 +203,12 @@ void GenerationReplica::submit(std::string_view label) {
                         order.number,
                         completion.tokens,
                         completion.log_probabilities,
-                        completion.finish == FinishReason::stop};
+                        completion.finish == FinishReason::stop,
+                        {}};
         if (made.stopped) made.tokens.push_back(completion.stop_token);
         job->made.push_back(std::move(made));
         return true;
       });
-      traced.finished(begin);
       send_from_outside(self, WorkDone{});
     } catch (const std::exception& problem) {
       send_from_outside(self, Failure{problem.what()});
@@ -205,7 +221,11 @@ void GenerationReplica::job_done() {
   const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
   unfinished_ -= job->made.size();
   if (job->take) check(receiver_->release_before(StepId(version_.value() + 1)));
-  for (SampleMade& made : job->made) send_to(this, source_, std::move(made));
+  work_ += job->work;
+  for (SampleMade& made : job->made) {
+    made.work = std::exchange(work_, {});
+    send_to(this, source_, std::move(made));
+  }
   pump();
 }
 

@@ -45,7 +45,7 @@ class GenerationReplica : public RunActor {
   struct Job;
   [[nodiscard]] std::string where() const override;
   void pump();
-  void submit(std::string_view label);
+  void submit();
   void job_done();
   void connect(const Directory& directory);
   /// Another actor takes the placement.
@@ -64,6 +64,7 @@ class GenerationReplica : public RunActor {
   std::size_t unfinished_ = 0;                        // samples of `version_` that have begun
   std::shared_ptr<Job> job_;                          // null: idle
   caf::actor source_;                                 // of the orders
+  GenerationWork work_;                               // since the last SampleMade
   std::uint64_t events_ = 0;
 };
 

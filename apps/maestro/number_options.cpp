@@ -45,6 +45,13 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   });
 }
 
+CLI::Validator seed_number() {
+  return bounded("whole number", "from 0 to 2^64 - 1", [](const std::string& text) {
+    const auto value = number_of<std::uint64_t>(text);
+    return value && text == std::to_string(*value);
+  });
+}
+
 CLI::Validator decimal_number(double least, double most) {
   return bounded("number", "from " + written(least) + " to " + written(most), [least, most](const std::string& text) {
     const auto value = number_of<double>(text);

@@ -12,6 +12,9 @@ namespace maestro {
 [[nodiscard]] CLI::Validator whole_number(std::int64_t least,
                                           std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
+/// Returns a check for a seed: an integer in decimal digits from 0 to 2^64 - 1.
+[[nodiscard]] CLI::Validator seed_number();
+
 /// Returns a check for a decimal number from `least` to `most`, both finite.
 [[nodiscard]] CLI::Validator decimal_number(double least, double most);
 

@@ -55,6 +55,11 @@ void SampleStore::read(const MadeSampleId& id, std::span<std::int32_t> tokens, s
   std::ranges::copy(sample.completion, learned);
 }
 
+MadeSample SampleStore::sample(const MadeSampleId& id) const {
+  const std::lock_guard lock(mutex_);
+  return at(id);
+}
+
 void SampleStore::clear() {
   const std::lock_guard lock(mutex_);
   samples_.clear();

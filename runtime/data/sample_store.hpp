@@ -39,6 +39,8 @@ class SampleStore {
   /// Fills tokens (T) and targets (T); without target: `ignored_target`. Throws std::invalid_argument for spans of
   /// another size.
   void read(const MadeSampleId& id, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+  /// Returns the sample.
+  [[nodiscard]] MadeSample sample(const MadeSampleId& id) const;
   void clear();
   /// Removes the samples of a step.
   void drop(StepId step);

@@ -319,9 +319,25 @@ std::optional<std::int32_t> ChatEncoder::next_turn_token(std::span<const ChatMes
   }
 }
 
+Result<std::vector<Document>> ChatEncoder::encode_prompt(const Record& record) const {
+  const auto last = std::find_if(record.messages.rbegin(), record.messages.rend(),
+                                 [](const ChatMessage& message) { return message.role == "user"; });
+  if (last == record.messages.rend()) return wrong("the conversation contains no prompt: no message is from a user");
+  ChatContext context = options_.context;
+  context.tools = record.tools;
+  context.variables = record.variables;
+  const auto before = std::span(record.messages).first(static_cast<std::size_t>(record.messages.rend() - last));
+  Document document;
+  document.tokens = tokenizer_->encode(chat_->render_text(before, context, ChatEnd::prompt));
+  document.tokens.push_back(document.tokens.back());
+  document.learned.assign(document.tokens.size(), 0);
+  return std::vector<Document>{std::move(document)};
+}
+
 Result<std::vector<Document>> ChatEncoder::encode(const Record& record, RowNotes& notes,
                                                   std::span<const ExpandedImage> images) const {
   try {
+    if (options_.learned == LearnedAnswers::none) return encode_prompt(record);
     Encoding encoding(*this, record, images);
     if (const Status found = encoding.find_answers(record); !found) return found.error();
     if (const Status rendered = encoding.render_answers(); !rendered) return rendered.error();

@@ -55,16 +55,21 @@ class ChatEncoder {
  public:
   ChatEncoder(const Tokenizer& tokenizer, const ChatTemplate& chat, ChatEncoderOptions options);
 
-  /// Returns the conversation as one document. If the template changes an earlier answer when another follows (some
-  /// templates drop its thoughts), or an end must be appended to it, every learned answer ends a separate document.
-  /// Messages after the last learned answer are left out. `notes` receives findings to report. Errors: no answer to
-  /// learn, an empty answer, messages that the template refuses, an answer without its end, CE-5 and CE-6, and another
-  /// number of placeholders in the template's text than of images. `images`: a text for each image in the record.
+  /// Returns the conversation as one document. With LearnedAnswers::none: the template's text up to the last message of
+  /// a user, with the beginning of an answer (CE-2), and a further token, so that each token of the prompt has a
+  /// position in a sample; nothing is learned. Otherwise, if the template changes an earlier answer when another
+  /// follows (some templates drop its thoughts), or an end must be appended to it, every learned answer ends a separate
+  /// document. Messages after the last learned answer are left out. `notes` receives findings to report. Errors: no
+  /// answer to learn, an empty answer, messages that the template refuses, an answer without its end, CE-5 and CE-6,
+  /// and another number of placeholders in the template's text than of images. `images`: a text for each image in the
+  /// record.
   [[nodiscard]] Result<std::vector<Document>> encode(const Record& record, RowNotes& notes,
                                                      std::span<const ExpandedImage> images = {}) const;
 
  private:
   class Encoding;
+
+  [[nodiscard]] Result<std::vector<Document>> encode_prompt(const Record& record) const;
 
   /// Returns the token that begins `next` after `messages`, if generation stops at it.
   [[nodiscard]] std::optional<std::int32_t> next_turn_token(std::span<const ChatMessage> messages,

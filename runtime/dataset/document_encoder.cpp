@@ -37,13 +37,16 @@ TokenizerConfig config_of(const std::string& tokenizer) {
 }  // namespace
 
 DocumentEncoder::DocumentEncoder(const PrepareOptions& options)
-    : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text) {
+    : tokenizer_(make_tokenizer(options.tokenizer)), begin_of_text_(options.begin_of_text), learned_(options.learned) {
   if (options.scaled) {
     auto tokens = std::make_unique<ReservedTokens>(std::move(tokenizer_));
     images_ = image_model_of(*options.scaled, *tokens);
     tokenizer_ = std::move(tokens);
   } else if (!options.processor.empty()) {
     images_ = read_image_model(options.processor, *tokenizer_, options.resample_order).value_or_throw();
+  }
+  if (images_ && learned_ == LearnedAnswers::none) {
+    throw JobError("learn = none keeps prompts of texts, but these data have images");
   }
   open_template(options);
 }
@@ -131,6 +134,11 @@ Status DocumentEncoder::takes_conversations(bool completion) const {
 
 Result<std::vector<Document>> DocumentEncoder::encode(const Record& record, RowNotes& notes,
                                                       std::span<const ImagePlan> images) const {
+  if (learned_ == LearnedAnswers::none && (record.messages.empty() || !chat_)) {
+    return Error{ErrorCode::invalid_argument, record.messages.empty()
+                                                  ? "a text is not a conversation, whose prompt learn = none keeps"
+                                                  : "learn = none takes a chat template, which begins an answer"};
+  }
   if (record.messages.empty()) return std::vector<Document>{text_document(record)};
   if (images_) return encode_images(record, notes, images);
   if (chat_) return chat_->encode(record, notes);

@@ -56,6 +56,7 @@ class DocumentEncoder {
   std::optional<ImageModel> images_;
   bool parts_ = true;  // the template reads contents that are lists of parts; else they are texts with placeholders
   bool begin_of_text_;
+  LearnedAnswers learned_;
   std::string missing_template_;  // reason for a missing template
   std::map<std::string, std::string> template_settings_;
   std::unique_ptr<ChatTemplate> template_;

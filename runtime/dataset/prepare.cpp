@@ -197,9 +197,10 @@ class Preparation {
     index_.vocabulary = encoder_.tokenizer().vocabulary();
     index_.settings = {
         {"template", options.chat_template},
-        {"learn", options.learned == LearnedAnswers::all ? "answers" : "last"},
-        {"validation",
-         options.validation.empty() ? number_text(options.validation_fraction) : options.validation.string()},
+        {"learn", std::string(name_of(options.learned))},
+        {"validation", prompts_only()               ? std::string("0")
+                       : options.validation.empty() ? number_text(options.validation_fraction)
+                                                    : options.validation.string()},
         {"end of turn", options.end_of_turn},
         {"field", options.text_column},
         {begin_of_text_setting, options.begin_of_text ? spelled_begin_of_text(encoder_.tokenizer()) : std::string()}};
@@ -243,6 +244,7 @@ class Preparation {
   /// Returns the format of the file's rows, by its first row; null for a text.
   std::shared_ptr<const RecordFormat> format_of(const Row& row, RowFileKind kind, const fs::path& file);
   void expect(bool chat, const Row& row);
+  [[nodiscard]] bool prompts_only() const { return options_.learned == LearnedAnswers::none; }
   [[nodiscard]] Encoded encode(Batch batch) const;
   void keep(Encoded made);
   void keep_images(const Encoded& made, const EncodedDocument& document, std::vector<ImagePlace>& places);
@@ -289,7 +291,8 @@ void Preparation::read_file(const fs::path& file, bool validates, OrderedWorkers
   const auto source = static_cast<std::int32_t>(index_.sources.size());
   std::error_code ignored;
   index_.sources.push_back({file.string(), fs::file_size(file, ignored), std::string(name_of(kind)), 0});
-  const double share = validates ? 1.0 : options_.validation.empty() ? options_.validation_fraction : 0.0;
+  const bool drawn = options_.validation.empty() && !prompts_only();
+  const double share = validates ? 1.0 : drawn ? options_.validation_fraction : 0.0;
   Batch batch{file, source, share, nullptr, {}, 0};
   bool settled = false;  // the format is known; with a limit of bad rows, from the first row that is an object
   const Status read = read_rows(

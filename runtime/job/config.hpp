@@ -118,9 +118,12 @@ inline constexpr std::array<std::string_view, 4> long_documents_names{"auto", "c
 enum class ResampleOrder : std::uint8_t { automatic, pillow13, horizontal };
 inline constexpr std::array<std::string_view, 3> resample_order_names{"auto", "pillow13", "horizontal"};
 
-/// The answers of a conversation that are learned.
-enum class LearnedAnswers : std::uint8_t { all, last };
-inline constexpr std::array<std::string_view, 2> learned_answers_names{"answers", "last"};
+/// The answers of a conversation that are learned; none: only its prompt is kept, for a generator.
+enum class LearnedAnswers : std::uint8_t { all, last, none };
+inline constexpr std::array<std::string_view, 3> learned_answers_names{"answers", "last", "none"};
+[[nodiscard]] constexpr std::string_view name_of(LearnedAnswers learned) {
+  return learned_answers_names[static_cast<std::size_t>(learned)];
+}
 
 /// [data.mix.NAME]: prepared data and the frequency of its samples
 struct MixedData {

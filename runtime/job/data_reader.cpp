@@ -241,8 +241,13 @@ void read_rows(const JobTable& data, DataConfig& out) {
   if (!out.date.empty() && !parse_iso_day(out.date)) {
     data.fail("date", "= \"" + printable(out.date) + "\" is not a day; write it as 2026-01-31");
   }
-  out.learned = data.choice("learn", out.learned, learned_answers_names,
-                            {"conversations: the answers of a conversation that are learned: all, or the last"});
+  out.learned =
+      data.choice("learn", out.learned, learned_answers_names,
+                  {"conversations: the answers of a conversation that are learned: all, or the last; none: its "
+                   "messages up to the last of a user are prompts of a [generator]"});
+  if (out.learned == LearnedAnswers::none && data.has("validation_fraction")) {
+    data.fail("validation_fraction", "does not apply to learn = \"none\": prompts have no answers to validate with");
+  }
   out.text_column =
       data.text("field", out.text_column, {"rows: the column of the text; absent: the columns are recognised"});
   out.max_bad_samples =

@@ -34,6 +34,8 @@ GeneratorConfig read_generator(const JobTable& table) {
                                     {"the first tokens of a sample are its prompt; 0: all tokens before its last "
                                      "learned answer",
                                      "tokens"});
+  out.samples_per_prompt = table.integer("samples_per_prompt", out.samples_per_prompt, {.min = 1, .max = 1 << 20},
+                                         {"samples that are made of a prompt, one after the other", "samples"});
   out.temperature = table.number("temperature", out.temperature, {.min = 0, .max = 1e3},
                                  {"divides the logits of the draws; 0: the likeliest tokens"});
   out.top_k =
@@ -45,6 +47,13 @@ GeneratorConfig read_generator(const JobTable& table) {
                           "tokens of the student's folder, else of the tokenizer"});
   out.slots = table.integer("slots", out.slots, {.min = 1, .max = 1024},
                             {"sequences that a replica continues at a time; results do not depend on it"});
+  out.record = table.flag("record", out.record,
+                          {"keep all samples in the run's folder (record/rollouts), to be read back by `rollouts`"});
+  out.rollouts = table.text("rollouts", out.rollouts,
+                            {"the folder of a run with `record = true`, whose samples are read in place of generation; "
+                             "--rollouts sets it"});
+  out.show = table.integer("show", out.show, {.min = 0, .max = 1024},
+                           {"samples whose text is kept at each validation (record/rollouts.jsonl)", "samples"});
   return out;
 }
 
@@ -62,7 +71,7 @@ std::int64_t prompt_length(std::span<const std::int32_t> targets, std::int64_t p
   if (prompt_tokens > 0) return std::min(prompt_tokens, std::ssize(targets));
   const auto learned = [](std::int32_t target) { return target >= 0; };
   const auto last = std::find_if(targets.rbegin(), targets.rend(), learned);
-  if (last == targets.rend()) return 0;
+  if (last == targets.rend()) return std::ssize(targets);
   const auto before = std::find_if_not(last, targets.rend(), learned);
   return targets.rend() - before + 1;  // the row of the first learned target is the prompt's last
 }

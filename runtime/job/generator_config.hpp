@@ -13,16 +13,20 @@
 namespace maestro {
 
 struct GeneratorConfig {
-  double on_policy = 1;            ///< share of the samples that the generator makes
-  std::int64_t staleness = 1;      ///< steps that its weights are older than those trained; 0: strictly on-policy
-  std::int64_t from_step = 1;      ///< steps before it read the corpus alone
-  std::int64_t max_tokens = 256;   ///< most tokens of a completion
+  double on_policy = 1;           ///< share of the samples that the generator makes
+  std::int64_t staleness = 1;     ///< steps that its weights are older than those trained; 0: strictly on-policy
+  std::int64_t from_step = 1;     ///< steps before it read the corpus alone
+  std::int64_t max_tokens = 256;  ///< most tokens of a completion
+  std::int64_t samples_per_prompt = 1;
   std::int64_t prompt_tokens = 0;  ///< tokens of a sample that are its prompt; 0: all before its last learned answer
   double temperature = 1;          ///< 0: the likeliest tokens
   std::int64_t top_k = 0;          ///< 0: all tokens
   double top_p = 1;
   std::vector<std::string> stop;  ///< texts of tokens that end a completion; empty: those of the student's folder
   std::int64_t slots = 8;         ///< sequences at once in a replica
+  bool record = false;            ///< all samples are kept in the run's folder
+  std::string rollouts;           ///< folder of recorded samples to read in place of generation; empty: none
+  std::int64_t show = 4;          ///< samples of a step that are kept as text at each validation
 };
 
 /// Reads the keys of [generator] that are not keys of every section. Throws JobError.
@@ -38,8 +42,8 @@ struct GeneratorConfig {
   return StepId(step.value() > older ? step.value() - older : 1);
 }
 
-/// Returns the number of a sample's tokens that are its prompt: the tokens before the last run of targets, or
-/// `prompt_tokens` (at most all) unless that is 0; 0: there is no target. `targets` are as Corpus::read() fills them.
+/// Returns the number of a sample's tokens that are its prompt: the tokens before the last run of targets, all if there
+/// is none, or `prompt_tokens` (at most all) unless that is 0. `targets` are as Corpus::read() fills them.
 [[nodiscard]] std::int64_t prompt_length(std::span<const std::int32_t> targets, std::int64_t prompt_tokens);
 
 }  // namespace maestro

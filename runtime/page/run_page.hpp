@@ -18,6 +18,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/page/curve_chart.hpp"
 #include "runtime/page/lane_history.hpp"
+#include "runtime/page/made_reader.hpp"
 #include "runtime/page/page_parts.hpp"
 #include "runtime/page/timeline.hpp"
 
@@ -88,6 +89,7 @@ struct RunPage {
   std::vector<RunValidation> validations;  ///< in their order
   std::vector<RunSpike> spikes;            ///< newest spikes, in their order
   std::uint64_t earlier_spikes = 0;        ///< number of spikes before
+  MadePart made;                           ///< samples that the run made itself
   std::vector<RunText> texts;              ///< texts by prompt, section and step
   std::string texts_remark;                ///< origin of the texts, and the missing ones
   std::vector<RunEvent> events;            ///< in their order, without validations and spikes

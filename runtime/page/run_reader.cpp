@@ -131,7 +131,8 @@ Status take(std::string_view text, const std::string& name, const Read& read) {
 RunReader::RunReader(fs::path run_folder)
     : folder_(std::move(run_folder)),
       steps_tail_(folder_ / record_folder / steps_file),
-      events_tail_(folder_ / record_folder / events_file) {}
+      events_tail_(folder_ / record_folder / events_file),
+      made_(folder_) {}
 
 Status RunReader::refresh() {
   std::error_code failure;
@@ -143,7 +144,13 @@ Status RunReader::refresh() {
   // First the events: they have the starts after pauses.
   Status read = events_tail_.read([&](std::string_view line) { return take_event(line); }, [&] { events_ = {}; });
   if (!read) return read;
-  return steps_tail_.read([&](std::string_view line) { return take_step(line); }, [&] { steps_ = {}; });
+  read = made_.refresh();
+  if (!read) return read;
+  return steps_tail_.read([&](std::string_view line) { return take_step(line); },
+                          [&] {
+                            steps_ = {};
+                            made_.forget_steps();
+                          });
 }
 
 Status RunReader::take_step(std::string_view text) {
@@ -167,6 +174,7 @@ void RunReader::take_step(const JsonValue& line) {
   steps_.last = step;
   take_times(step, line, between_ms);
   if (const JsonValue lanes = line.at("lanes")) take_lanes(step, lanes);
+  if (const JsonValue made = line.at("made"); made.json().contains("lengths")) made_.take_step(made);
   for (const auto& [section, metrics] : line.at("sections").members()) {
     for (const auto& [metric, figure] : metrics.members()) {
       add_value(curve_of(steps_.curves, section, metric), step, figure_of(figure));
@@ -332,6 +340,7 @@ RunPage RunReader::page() const {
   out.validations = events_.validations;
   out.spikes = events_.spikes;
   out.earlier_spikes = events_.earlier_spikes;
+  out.made = made_.part();
   out.events = events_.events;
   out.lanes = events_.lanes;
   out.data = events_.data;

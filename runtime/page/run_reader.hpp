@@ -78,6 +78,7 @@ class RunReader {
 
   std::filesystem::path folder_;
   RecordTail steps_tail_, events_tail_;
+  MadeReader made_;
   Steps steps_;
   Events events_;
 };

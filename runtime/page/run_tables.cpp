@@ -159,6 +159,46 @@ PageTable texts_table(const RunPage& page) {
   return shortened(std::move(table));
 }
 
+PageTable lengths_table(const RunPage& page) {
+  PageTable table{"Lengths of made samples",
+                  "Tokens of the continuations that the run learned from, over all steps.",
+                  {"tokens", "samples", "share"},
+                  {}};
+  const std::vector<double>& counts = page.made.lengths;
+  double all = 0;
+  for (const double count : counts) all += count;
+  std::uint64_t last = 0;
+  for (std::size_t bin = 0; bin < counts.size(); ++bin) {
+    const std::uint64_t first = last + 1;
+    last = page.made.most_tokens * (bin + 1) / counts.size();
+    if (counts[bin] == 0) continue;
+    const std::string lengths =
+        first == last ? std::to_string(last) : std::to_string(first) + " to " + std::to_string(last);
+    table.rows.push_back({{lengths}, figure(counts[bin]), share(counts[bin], all)});
+  }
+  if (table.rows.empty()) table.remark.clear();
+  return table;
+}
+
+PageTable made_table(const RunPage& page) {
+  PageTable table{"Made samples",
+                  "Some that the last validations followed. Version: the step before which the trained section had the "
+                  "weights that made the sample. `maestro generate` with these weights and the seed repeats it.",
+                  {"step", "prompt", "continuation", "end", "tokens", "version", "seed"},
+                  {}};
+  for (const ShownSample& sample : page.made.samples) {
+    table.rows.push_back({step_cell(sample.step),
+                          {sample.prompt},
+                          {sample.text},
+                          {sample.finish},
+                          step_cell(sample.tokens),
+                          step_cell(sample.version),
+                          {sample.seed}});
+  }
+  if (table.rows.empty()) table.remark.clear();
+  return table;
+}
+
 PageTable events_table(const RunPage& page) {
   PageTable table{"Events", "", {"time", "event", ""}, {}};
   for (const RunEvent& event : page.events) table.rows.push_back({{event.time}, {event.name}, {event.text}});
@@ -178,9 +218,9 @@ std::vector<PageTable> tables_of(const RunPage& page) {
   PageTable layout{"Layout", "", {"lane"}, {}}, data{"Data", "", {"name", "value"}, {}};
   for (const std::string& lane : page.lanes) layout.rows.push_back({{lane}});
   for (const auto& [name, value] : page.data) data.rows.push_back({{name}, {value}});
-  std::vector<PageTable> tables{figures_table(page), devices_table(page),     waits_table(page),
-                                spikes_table(page),  validations_table(page), texts_table(page),
-                                events_table(page),  shortened(layout),       shortened(data)};
+  std::vector<PageTable> tables{figures_table(page),     devices_table(page), waits_table(page), spikes_table(page),
+                                validations_table(page), lengths_table(page), made_table(page),  texts_table(page),
+                                events_table(page),      shortened(layout),   shortened(data)};
   std::erase_if(tables, [](const PageTable& table) { return table.rows.empty() && table.remark.empty(); });
   return tables;
 }

@@ -22,7 +22,8 @@ struct PageTable {
   std::vector<std::vector<TableCell>> rows;
 };
 
-/// Returns the tables that have rows: figures by section, spikes, validations, texts, events, layout, data.
+/// Returns the tables that have rows: figures by section, spikes, validations, made samples, texts, events,
+/// layout, data.
 [[nodiscard]] std::vector<PageTable> tables_of(const RunPage& page);
 
 /// Returns a table under its heading, as HTML; figures with `data-value` (PW-2).

@@ -96,13 +96,30 @@ Result<RunLog> RunLog::open(const fs::path& folder, std::uint64_t last_step) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) return system_error("cannot create folder", folder, failure.value());
-  Result<File> steps = open_file(folder / steps_file);
+  const fs::path rollouts = folder / rollouts_file;
+  if (fs::exists(rollouts, failure)) {
+    std::uint64_t last = last_step;
+    if (const Result<File> cut_off = open_lines(rollouts, last); !cut_off) return cut_off.error();
+  }
+  Result<File> steps = open_lines(folder / steps_file, last_step);
   if (!steps) return steps.error();
   Result<File> events = open_file(folder / events_file);
   if (!events) return events.error();
+  std::uint64_t kept = 0;
+  const Status read = for_whole_lines(events->path, [&](std::string_view, std::uint64_t end) {
+    kept = end;
+    return true;
+  });
+  if (!read) return read.error();
+  if (const Status done = cut(*events, kept); !done) return done.error();
+  return RunLog(std::move(*steps), std::move(*events), rollouts, last_step);
+}
 
+Result<RunLog::File> RunLog::open_lines(const fs::path& path, std::uint64_t& last_step) {
+  Result<File> file = open_file(path);
+  if (!file) return file.error();
   std::uint64_t kept = 0, last = 0;
-  Status read = for_whole_lines(steps->path, [&](std::string_view line, std::uint64_t end) {
+  const Status read = for_whole_lines(file->path, [&](std::string_view line, std::uint64_t end) {
     const std::uint64_t step = step_of_line(line);
     if (step <= last || step > last_step) return false;
     last = step;
@@ -110,15 +127,19 @@ Result<RunLog> RunLog::open(const fs::path& folder, std::uint64_t last_step) {
     return true;
   });
   if (!read) return read.error();
-  if (const Status done = cut(*steps, kept); !done) return done.error();
-  kept = 0;
-  read = for_whole_lines(events->path, [&](std::string_view, std::uint64_t end) {
-    kept = end;
-    return true;
-  });
-  if (!read) return read.error();
-  if (const Status done = cut(*events, kept); !done) return done.error();
-  return RunLog(std::move(*steps), std::move(*events), last);
+  if (const Status done = cut(*file, kept); !done) return done.error();
+  last_step = last;
+  return file;
+}
+
+Status RunLog::append_rollouts(std::string_view line) {
+  if (!rollouts_.descriptor) {
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+    Result<File> opened = open_lines(rollouts_.path, all);
+    if (!opened) return opened.error();
+    rollouts_ = *std::move(opened);
+  }
+  return append(rollouts_, line);
 }
 
 Result<RunLog::File> RunLog::open_file(const fs::path& path) {

@@ -3,11 +3,14 @@
 //
 //   steps.jsonl   a line per finished training step, in order; its first member is "step"
 //   events.jsonl  a line per event, in order; no line is ever removed
+//   rollouts.jsonl  a line per validation of a run whose samples are made, in order, about the samples of the step
+//                 before; its first member is "step"
 //
 // LN-1 (whole lines): a file that was cut off at any byte is readable up to its last complete line; a line that was
 //       only partly written is removed.
-// LN-2 (each step once): open() removes steps that will be repeated and an incomplete last line, so that a step has one
-//       line, and the lines' steps rise.
+// LN-2 (each step once): open() removes lines of steps that will be repeated and an incomplete last line, so that a
+// step
+//       has one line at most, and the lines' steps rise.
 // LN-3 (read while a run goes on): readers copy the bytes, since the run may cut the file meanwhile, and access to the
 //       removed part of a mapped file ends the reader by SIGBUS.
 #pragma once
@@ -28,6 +31,7 @@ namespace maestro {
 inline constexpr const char* record_folder = "record";  ///< name in the run's folder
 inline constexpr const char* steps_file = "steps.jsonl";
 inline constexpr const char* events_file = "events.jsonl";
+inline constexpr const char* rollouts_file = "rollouts.jsonl";
 
 /// Writes the record. Not thread-safe. Errors name the file and the reason.
 class RunLog {
@@ -40,6 +44,8 @@ class RunLog {
   /// the machine.
   [[nodiscard]] Status append_step(std::string_view line) { return append(steps_, line); }
   [[nodiscard]] Status append_event(std::string_view line) { return append(events_, line); }
+  /// Appends to rollouts.jsonl, which is made with its first line.
+  [[nodiscard]] Status append_rollouts(std::string_view line);
 
  private:
   struct File {
@@ -47,14 +53,20 @@ class RunLog {
     FileDescriptor descriptor;
     std::uint64_t size = 0;
   };
-  RunLog(File steps, File events, std::uint64_t last_step)
-      : steps_(std::move(steps)), events_(std::move(events)), last_step_(last_step) {}
+  RunLog(File steps, File events, std::filesystem::path rollouts, std::uint64_t last_step)
+      : steps_(std::move(steps)),
+        events_(std::move(events)),
+        rollouts_{std::move(rollouts), FileDescriptor()},
+        last_step_(last_step) {}
+  /// Opens a file of lines by step and cuts it after the last line of a step up to `last_step`, which it is set to.
+  [[nodiscard]] static Result<File> open_lines(const std::filesystem::path& path, std::uint64_t& last_step);
   [[nodiscard]] static Result<File> open_file(const std::filesystem::path& path);
   [[nodiscard]] static Status cut(File& file, std::uint64_t size);
   [[nodiscard]] static Status append(File& file, std::string_view line);
 
   File steps_;
   File events_;
+  File rollouts_;  // opened by its first line
   std::uint64_t last_step_;
 };
 

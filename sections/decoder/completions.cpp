@@ -24,13 +24,14 @@ void Completions::add(const Prompt& prompt) {
   completions_.emplace_back();
 }
 
-void Completions::advance() {
+bool Completions::read() {
   begin_next();
-  if (const auto reading = slot_in(Work::State::reading); reading && generation_.advance(*reading)) {
+  const auto reading = slot_in(Work::State::reading);
+  if (reading && generation_.advance(*reading)) {
     work_[static_cast<std::size_t>(*reading)].state = Work::State::writing;
     choose(*reading, 0);
   }
-  write();
+  return reading.has_value();
 }
 
 std::optional<std::int64_t> Completions::slot_in(Work::State state) const {
@@ -82,11 +83,12 @@ void Completions::finish(std::int64_t slot, FinishReason how) {
   ++ended_;
 }
 
-void Completions::write() {
-  if (active_.empty()) return;
+bool Completions::write() {
+  if (active_.empty()) return false;
   const std::vector<NextToken> written = std::exchange(active_, {});
   generation_.append(written);
   for (std::size_t row = 0; row < written.size(); ++row) choose(written[row].slot, static_cast<std::int64_t>(row));
+  return true;
 }
 
 std::vector<Completion> complete(Generation& generation, std::span<const Prompt> prompts,

@@ -62,8 +62,16 @@ class Completions {
   void add(const Prompt& prompt);
   /// Returns whether all completions have ended.
   [[nodiscard]] bool idle() const { return ended_ == completions_.size(); }
-  /// Computes a block of a prompt and a token of every sequence. Throws as TokenSampler.
-  void advance();
+  /// Computes a block of a prompt and a token of every sequence: read() and write().
+  void advance() {
+    read();
+    write();
+  }
+  /// Computes the next block of a prompt; false: no prompt has a slot and a block left. Throws as TokenSampler.
+  bool read();
+  /// Computes the rows of the tokens that were chosen, and chooses the next; false: no sequence has such a token.
+  /// Throws as TokenSampler.
+  bool write();
   /// Returns the completions in the order of their prompts.
   [[nodiscard]] const std::vector<Completion>& all() const { return completions_; }
 
@@ -80,8 +88,6 @@ class Completions {
   /// Chooses the next token of the sequence in `slot` from row `row` of the logits.
   void choose(std::int64_t slot, std::int64_t row);
   void finish(std::int64_t slot, FinishReason how);
-  /// Computes the rows of the tokens that were chosen, and chooses the next.
-  void write();
 
   Generation& generation_;
   ContinuationLimits limits_;

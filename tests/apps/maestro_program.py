@@ -139,10 +139,10 @@ class Finished:
         return [line for line in self.err.splitlines() if line.startswith("error:")]
 
     def curve(self, *names, after=0):
-        """Returns {(section, step): values of the given columns, if present} for training steps after `after`."""
+        """Returns {(section, step): values of the given columns} for training steps after `after` that have one."""
         names = names or ("loss", "grad_norm")
         return {(row["section"], row["step"]): tuple(row.get(name) for name in names)
-                for row in self.report["steps"] if row["step"] > after}
+                for row in self.report["steps"] if row["step"] > after and not row.keys().isdisjoint(names)}
 
     def describe(self):
         return f"status {self.status}\nstdout:\n{self.out}\nstderr:\n{self.err}"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whose student makes its samples: resumed, as a graph, and refused."""
+"""Runs whose student makes its samples: resumed, recorded and read back, as a graph, and refused."""
 
 import json
+import os
 import signal
 import unittest
 
@@ -35,6 +36,165 @@ class OnPolicy(SystemTest):
                 job = self.job({"staleness": staleness, "replicas": 2, "slots": 2}, out=name + "_spread")
                 job["transport"] = {"provider": provider}
                 self.assertEqual(self.train(job, "--processes", str(processes)).curve(), alone)
+    def samples_of(self, run):
+        """Returns the bytes of a run's recorded samples by file."""
+        return {path.name: path.read_bytes() for path in (self.folder / run / "record" / "rollouts").iterdir()}
+
+    def record_of(self, run, file):
+        return [json.loads(line) for line in (self.folder / run / "record" / file).read_text().splitlines()]
+
+    def test_recorded_samples_take_the_place_of_generation(self):
+        made = self.train(self.job({"record": True, "on_policy": 0.75, "from_step": 2}, out="made"))
+        files = self.samples_of("made")
+        self.assertEqual(sorted(files), [f"{step:08}.safetensors" for step in range(2, 7)])
+        copy = {"record": True, "on_policy": 0.75, "from_step": 2}
+        for options in ((), ("--processes", 2)):
+            with self.subTest(options):
+                back = self.train(self.job(copy, out="back"), "--rollouts", "made", *options)
+                self.assertEqual(back.curve(), made.curve())
+                self.assertEqual(self.samples_of("back"), files)
+        digests = [[line["samples_digest"] for line in self.record_of(run, "steps.jsonl")] for run in ("made", "back")]
+        self.assertEqual(digests[0], digests[1])
+
+    def test_a_resumed_run_goes_on_to_record(self):
+        self.train(self.job({"record": True}, out="whole"))
+        self.train(self.job({"record": True}, out="part", steps=4, schedule_steps=6, checkpoint_every=2))
+        newest = self.folder / "part" / "checkpoints"
+        second = next(path for path in newest.iterdir() if path.name.endswith("2"))
+        before = self.samples_of("part")
+        rest = self.train(self.job({"record": True}, out="part"), "--resume", second)
+        self.assertEqual(min(step for _, step in rest.curve()), 3)
+        self.assertEqual(self.samples_of("part"), self.samples_of("whole"))
+        self.assertLess(before.items(), self.samples_of("part").items())
+
+    def test_recorded_samples_of_another_job_are_refused_by_name(self):
+        self.train(self.job({"record": True}, out="made", steps=3))
+        cases = [
+            (2, "generator.rollouts: nowhere has no recorded samples", ["--rollouts", "nowhere"], {}),
+            (2, "generator.rollouts: made/record/rollouts lacks the samples of step 4, the last (train.steps)",
+             ["--rollouts", "made"], {"train.steps": 4}),
+            (1, "00000001.safetensors: step 1, sample 0 has another prompt than this job gives it",
+             ["--rollouts", "made"], {"train.seed": 99}),
+            (1, "this job allows 3", ["--rollouts", "made"], {"generator.max_tokens": 3}),
+            (1, "is one that this job reads from the data", ["--rollouts", "made"], {"generator.from_step": 2,
+                                                                                       "generator.on_policy": 0.25}),
+        ]
+        for status, wanted, options, settings in cases:
+            with self.subTest(wanted):
+                job = self.write_job(self.job(out="other", steps=3))
+                finished = self.call("train", job, "--fresh", *options, *options_of(settings))
+                self.assertEqual(finished.status, status, finished.describe())
+                self.assertIn(wanted, finished.err)
+        (self.folder / "made" / "record" / "rollouts" / "00000002.safetensors").unlink()
+        finished = self.call("train", self.write_job(self.job(out="other", steps=3)), "--fresh", "--rollouts", "made")
+        self.assertEqual(finished.status, 1, finished.describe())
+        self.assertIn("has no samples of step 2: 00000002.safetensors is missing", finished.err)
+
+    def test_a_replay_names_a_sample_that_has_changed(self):
+        self.train(self.job({"record": True}, out="made", steps=4))
+        self.train(self.job(out="back", steps=4), "--rollouts", "made")
+        for run in ("made", "back"):
+            replayed = self.call("replay", run, "--steps", "2..4")
+            self.assertEqual(replayed.status, 0, replayed.describe())
+        file = self.folder / "made" / "record" / "rollouts" / "00000003.safetensors"
+        content = bytearray(file.read_bytes())
+        header = 8 + int.from_bytes(content[:8], "little")
+        content[header + json.loads(content[8:header])["completions"]["data_offsets"][0]] ^= 1
+        file.write_bytes(content)
+        replayed = self.call("replay", "back", "--steps", "2..4")
+        self.assertEqual(replayed.status, 1, replayed.describe())
+        self.assertIn("step 3: samples_digest was", replayed.err)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "two replicas of a section need two cores")
+    def test_recorded_samples_give_every_layout_of_the_student_the_same_losses(self):
+        # As between replicas in equivalence_test.py: sums are rounded in another order.
+        tolerance = 1e-5
+        made = self.train(self.job({"record": True}, out="made", steps=12)).curve("loss")
+        self.assertEqual(len([at for at in made if at[0] == "student"]), 12)
+        layouts = {
+            "replicas": {"student.replicas": 2},
+            "zero": {"student.replicas": 2, "student.zero": True},
+            "tensor": {"student.tensor": 2},
+            "pipeline": {"student.pipeline": 2},
+            "micro_batch of one": {"student.micro_batch": 1},
+            "micro_batch of all": {"student.micro_batch": 64},
+        }
+        for name, settings in layouts.items():
+            with self.subTest(name):
+                back = self.train(self.job(out="back", steps=12), "--rollouts", "made", "--cpu-devices", 4,
+                                  settings=settings)
+                self.assert_close(made, back.curve("loss"), tolerance)
+
+    def test_a_shown_sample_is_repeated_by_generate(self):
+        self.train(self.job(out="made", steps=4, validate_every=4, checkpoint_every=1, keep_checkpoints=9))
+        shown = self.record_of("made", "rollouts.jsonl")
+        self.assertEqual([(line["step"], line["version"], len(line["samples"])) for line in shown], [(4, 3, 4)])
+        self.assertEqual(len({sample["seed"] for sample in shown[0]["samples"]}), 4)
+        student = next(path for path in (self.folder / "made" / "checkpoints").iterdir() if path.name.endswith("2"))
+        for sample in shown[0]["samples"]:
+            (self.folder / "prompt.jsonl").write_text(json.dumps(sample["prompt_ids"]))
+            again = self.call("generate", student / "student", "--tokenizer", "bytes", "--jsonl", "prompt.jsonl",
+                              "--seed", sample["seed"], "--temperature", 1, "--top-k", 0, "--top-p", 1,
+                              "--max-tokens", 12, "--json", "--log-probabilities")
+            line = json.loads(again.out)
+            self.assertEqual(line["ids"], sample["ids"], again.describe())
+            self.assertEqual(sum(line["log_probabilities"]) / 12, sample["log_probability"])
+        self.call("card", "made")
+        card = (self.folder / "made" / "card.md").read_text()
+        self.assertIn("## Lengths of made samples", card)
+        self.assertIn(shown[0]["samples"][0]["seed"], card)
+
+    def test_a_prompt_is_continued_several_times(self):
+        job = self.job({"samples_per_prompt": 4, "show": 8, "record": True}, steps=3, validate_every=1)
+        finished = self.train(job)
+        prompts = [[tuple(sample["prompt_ids"]) for sample in line["samples"]]
+                   for line in self.record_of("out", "rollouts.jsonl")]
+        for of_step in prompts:
+            self.assertEqual(of_step[:4], 4 * of_step[:1])
+            self.assertEqual(of_step[4:], 4 * of_step[4:5])
+        self.assertEqual(len({prompt for of_step in prompts for prompt in of_step}), 6)
+        self.assertEqual(finished.report["samples"]["distinct"], 6)
+        ids = [tuple(sample["ids"]) for sample in self.record_of("out", "rollouts.jsonl")[0]["samples"]]
+        self.assertEqual(len(set(ids)), 8)
+        # 1,125 samples, four epochs, 8 samples a step: the refusal names the last step.
+        for generator, steps in (({}, 563), ({"samples_per_prompt": 4}, 2250)):
+            job = self.job(generator, out="other", epochs=4)
+            del job["train"]["steps"]
+            self.refuse(f"lacks the samples of step {steps}, the last", job, "--rollouts", "out")
+
+    def prompts_only(self, generator=None, **data):
+        rows = [{"messages": [{"role": "user", "content": f"What is {a} plus {a}?"}]} for a in range(40)]
+        rows.append({"messages": [{"role": "user", "content": "Too long. " * 9}]})
+        rows.append({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"},
+                                  {"role": "user", "content": "Bye"}]})
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (self.folder / "short.jinja").write_text("{% for m in messages %}{{ m.content }}|{% endfor %}"
+                                                 "{% if add_generation_prompt %}A{% endif %}")
+        job = self.job({"prompt_tokens": 0, **(generator or {})}, steps=6, validate_every=2)
+        job["data"] = {"path": "rows.jsonl", "kind": "chat", "tokenizer": "bytes", "template": "short.jinja",
+                       "sequence": 32, "learn": "none", **data}
+        return job
+
+    def test_conversations_without_an_answer_are_prompts(self):
+        self.train(self.prompts_only({"show": 8}))
+        shown = [sample["prompt"] for line in self.record_of("out", "rollouts.jsonl") for sample in line["samples"]]
+        self.assertTrue(all(text.startswith("What is") and text.endswith("?|A") for text in shown if "Hi" not in text))
+        self.assertLessEqual({text for text in shown if "Hi" in text}, {"Hi|Hello|Bye|A"})
+
+    def test_prompts_without_answers_need_a_generator_for_all_samples(self):
+        cases = [
+            ("generator.on_policy: needs samples that are read, but data with learn = \"none\"",
+             self.prompts_only({"on_policy": 0.5})),
+            ("generator.from_step: needs samples that are read", self.prompts_only({"from_step": 2})),
+            ("data.validation_fraction: does not apply to learn = \"none\"",
+             self.prompts_only(validation_fraction=0.1)),
+        ]
+        alone = self.prompts_only()
+        del alone["generator"]
+        cases.append(("which a generator continues: add a table [generator]", alone))
+        for wanted, job in cases:
+            with self.subTest(wanted):
+                self.refuse(wanted, job)
 
     def test_edges_of_a_graph_name_the_weights(self):
         job = self.job(out="graph")

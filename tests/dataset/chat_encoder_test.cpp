@@ -117,6 +117,17 @@ TEST_F(ByBytes, answers_are_learned_with_their_ends) {  // CE-2, CE-3
   EXPECT_EQ(marked(messages, LearnedAnswers::last), std::vector<std::string>{"QaEAbcEQdEA*e*E"});
 }
 
+TEST_F(ByBytes, a_prompt_ends_with_the_beginning_of_an_answer) {
+  // The last byte stands once more, so that the prompt's last token has a position in a sample.
+  const Messages messages{{"user", "a"}, {"assistant", "bc"}, {"user", "d"}, {"assistant", "e"}};
+  EXPECT_EQ(marked(messages, LearnedAnswers::none), std::vector<std::string>{"QaEAbcEQdEAA"});
+  EXPECT_EQ(marked({{"user", "a"}}, LearnedAnswers::none), std::vector<std::string>{"QaEAA"});
+  EXPECT_EQ(marked({{"user", "a"}}, LearnedAnswers::none, {'F'}), std::vector<std::string>{"QaEAA"});
+  const ChatEncoder encoder(tokenizer_, template_, {{}, LearnedAnswers::none, {}});
+  EXPECT_EQ(encode(encoder, {{"assistant", "b"}}).error().message,
+            "the conversation contains no prompt: no message is from a user");
+}
+
 TEST_F(ByBytes, an_answer_without_an_end_at_which_generation_stops_is_refused) {  // CE-3
   EXPECT_EQ(refusal({{"user", "a"}, {"assistant", "b"}}, {'F'}),
             "messages[1] ends without F, so that a model would never stop: the template ends it with \"QaEAbE\"; name "

@@ -30,7 +30,7 @@ TEST(Prompt, ends_before_the_last_learned_answer) {
   EXPECT_EQ(length({-1, 5, 6, -1, -1, 7}), 6);
   EXPECT_EQ(length({-1, 5, 6, -1}), 2) << "what follows the last answer is left out";
   EXPECT_EQ(length({5, 6}), 1);
-  EXPECT_EQ(length({-1, -1}), 0);
+  EXPECT_EQ(length({-1, -1}), 2) << "a sample without an answer is a prompt";
   EXPECT_EQ(length({}), 0);
   EXPECT_EQ(length({5, 6, 7}, 2), 2);
   EXPECT_EQ(length({5, 6, 7}, 9), 3);

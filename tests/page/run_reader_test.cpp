@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 
+#include "runtime/page/run_card.hpp"
 #include "runtime/record/run_log.hpp"
 #include "tests/data/temp_folder.hpp"
 
@@ -44,6 +45,14 @@ class RunReaderTest : public testing::Test {
             loss + R"(,"lr":0.001}}})")
         .or_throw();
   }
+  /// Writes a step with made samples, of lengths up to 32 tokens, counted in four bins.
+  void made_step(std::uint64_t step, const std::string& lengths) {
+    log_->append_step(R"({"step":)" + std::to_string(step) +
+                      R"(,"time":"2026-11-24T12:00:01.500Z","samples":4,"tokens":256,"samples_digest":"0","step_ms":3,)"
+                      R"("makespan_ms":4,"lower_bound_ms":2,"utilization":{},"made":{"most_tokens":32,"lengths":)" +
+                      lengths + R"(},"lanes":{},"sections":{"generator":{"stop_share":0.5}}})")
+        .or_throw();
+  }
   [[nodiscard]] RunPage read() const { return read_run_page(run_).value_or_throw(); }
   static const RunCurve& loss(const RunPage& page) {
     for (const RunCurve& curve : page.curves) {
@@ -62,6 +71,31 @@ class RunReaderTest : public testing::Test {
   fs::path run_ = temporary_.path() / "run";
   std::optional<RunLog> log_;
 };
+
+TEST_F(RunReaderTest, made_samples_have_lengths_and_texts) {
+  open(0);
+  begin(1);
+  made_step(1, "[0,3,1,0]");
+  made_step(2, "[1,0,0,3]");
+  EXPECT_THAT(read().made.samples, testing::IsEmpty()) << "the file of texts is made at the first validation";
+  for (int step = 1; step <= 14; ++step) {
+    log_->append_rollouts(R"({"step":)" + std::to_string(step) +
+                          R"(,"version":1,"samples":[{"number":3,"seed":"18446744073709551615","finish":"stop",)"
+                          R"("tokens":7,"log_probability":-0.5,"prompt_ids":[5,6],"prompt":"a <b>","text":"c"}]})")
+        .or_throw();
+  }
+  const RunPage page = read();
+  EXPECT_THAT(page.made.lengths, ElementsAre(1, 3, 1, 3));
+  EXPECT_EQ(page.made.most_tokens, 32U);
+  ASSERT_EQ(page.made.samples.size(), 12U);
+  EXPECT_EQ(page.made.samples.front().step, 3U);
+  EXPECT_EQ(page.made.samples.back().seed, "18446744073709551615");
+  for (const std::string& text : {page_of(page), card_of(page)}) {
+    EXPECT_THAT(text, HasSubstr("9 to 16"));
+    EXPECT_THAT(text, HasSubstr("18446744073709551615"));
+    EXPECT_THAT(text, HasSubstr("a &lt;b&gt;"));
+  }
+}
 
 TEST_F(RunReaderTest, a_record_is_the_page) {
   open(0);

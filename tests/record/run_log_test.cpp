@@ -56,6 +56,26 @@ TEST_F(RunLogTest, a_run_that_goes_on_has_each_step_once) {  // LN-2
   EXPECT_THAT(steps(), IsEmpty());
 }
 
+TEST_F(RunLogTest, lines_about_made_samples_of_repeated_steps_are_removed) {  // LN-2
+  const fs::path rollouts = folder_ / "rollouts.jsonl";
+  const auto lines = [&] { return read_record(rollouts).value_or_throw(); };
+  {
+    RunLog log = open(0);
+    append(log, 1, 6);
+    EXPECT_FALSE(fs::exists(rollouts));
+    for (const std::uint64_t step : {2U, 4U, 6U}) log.append_rollouts(line_of(step)).or_throw();
+  }
+  std::ofstream(rollouts, std::ios::app) << R"({"step":8,)";
+  open(6).append_rollouts(line_of(8)).or_throw();
+  EXPECT_THAT(lines(), ElementsAre(line_of(2), line_of(4), line_of(6), line_of(8)));
+  RunLog again = open(5);
+  EXPECT_THAT(lines(), ElementsAre(line_of(2), line_of(4)));
+  again.append_rollouts(line_of(6)).or_throw();
+  again.append_rollouts(line_of(8)).or_throw();
+  EXPECT_THAT(lines(), ElementsAre(line_of(2), line_of(4), line_of(6), line_of(8)));
+  EXPECT_EQ(steps().size(), 5U);
+}
+
 TEST_F(RunLogTest, the_last_lines_are_read) {  // LN-1
   RunLog log = open(0);
   EXPECT_THAT(read_record_end(steps_, 3).value_or_throw(), IsEmpty());

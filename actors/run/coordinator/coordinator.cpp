@@ -104,6 +104,7 @@ void Coordinator::announce() {
       continue;
     }
     awaited_ = key_of(*unit);
+    recorder_.batch_requested();
     send_to(this, options_.data_source, BatchRequest{unit->step, pass_of(unit->kind)});
   }
   finish_if_done();
@@ -140,6 +141,9 @@ void Coordinator::plan(const BatchMetadata& batch) {
   OpenUnit& open = open_[key_of(batch.step, batch.pass)];
   open.samples = batch.samples;
   open.made = batch.made;
+  if (!batch.shown.empty() && options_.journal) options_.journal->made_samples(batch.shown);
+  const bool alone = std::ranges::all_of(open_, [](const auto& unit) { return !unit.second.watch.planned(); });
+  if (alone) open.batch_wait_ms = recorder_.batch_wait_ms();
   next_plan_.batch = batch;
   send_to(this, options_.planner, std::exchange(next_plan_, {}));
 }

@@ -47,7 +47,7 @@ class Coordinator : public RunActor {
   }
   void begin(const Begin& begin);
   void connect(const Directory& directory);
-  [[nodiscard]] bool makes_samples() const { return !options_.graph->registers().empty(); }
+  [[nodiscard]] bool makes_samples() const { return !options_.generator.empty(); }
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);

@@ -18,7 +18,8 @@ struct CoordinatorOptions {
   std::int64_t global_batch = 1;
   std::uint64_t seed = 1;
   Manifest origin;                            ///< run, data and settings that every checkpoint records
-  std::uint64_t epoch_samples = 1;            ///< samples of the training split
+  std::uint64_t epoch_samples = 1;            ///< samples of an epoch
+  std::string generator;                      ///< table of the samples that the run makes; empty: it makes none
   bool synchronous = false;                   ///< a unit is announced when its predecessor has ended
   bool measure = false;                       ///< plans follow measured times
   PlanConfig predicted = {};                  ///< [plan]

@@ -20,6 +20,7 @@ struct OpenUnit {
   LaneReports lanes;
   std::vector<SampleRef> samples;
   MadeSamples made;
+  double batch_wait_ms = 0;  ///< time without other work until its batch came
   StepWatch watch;
   bool skipped = false;  ///< no section trains on the step
 };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/run/record/made_figures.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/json_text.hpp"
 #include "runtime/core/printable.hpp"
@@ -50,9 +51,10 @@ std::string line_of(const Json& object) {
 
 }  // namespace
 
-std::string digest_of(const std::vector<SampleRef>& samples) {
+std::string digest_of(const std::vector<SampleRef>& samples, std::uint64_t made) {
   std::uint64_t digest = samples.size();
   for (const SampleRef& sample : samples) digest = mix64(digest, sample.id.value());
+  if (made != 0) digest = mix64(digest, made);
   std::array<char, 17> text{};
   std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(digest));
   return text.data();
@@ -66,11 +68,8 @@ std::string line_of(const FinishedStep& step, system_clock::time_point now) {
   line["tokens"] = step.counts.tokens;
   line["samples_digest"] = step.samples_digest;
   for_members(step.times, [&](const char* name, const auto& value) { line[name] = value; });
-  if (const MadeSamples& made = step.made; made.samples > 0) {
-    line["made"] = {{"samples", made.samples},
-                    {"tokens", made.tokens},
-                    {"stopped", made.stopped},
-                    {"rollout_ms", to_microseconds(made.rollout_ms)}};
+  if (const MadeSamples& made = step.made; !made.lengths.empty()) {
+    line["made"] = {{"most_tokens", made.most_tokens}, {"lengths", length_histogram(made)}};
   }
   for (const auto& [lane, times] : step.lanes) {
     Json& of_lane = line["lanes"][lane];
@@ -316,6 +315,12 @@ void RunJournal::step(const FinishedStep& step) {
 void RunJournal::validated(const StepRow& row) {
   event("validation", {{"step", row.step.value()}, {"section", row.section}, {"metrics", row.metrics}});
   run([row, now = system_clock::now()](Shared& shared) { shared.draw({row}, "validation/", now); });
+}
+
+void RunJournal::made_samples(std::string line) {
+  run([line = std::move(line)](Shared& shared) {
+    if (!shared.failed) shared.check(shared.log.append_rollouts(line));
+  });
 }
 
 void RunJournal::began(const RunStart& start) {

@@ -43,11 +43,12 @@ struct FinishedStep {
   MadeSamples made = {};
 };
 
-/// Returns a digest of the sample ids and their order, 16 hexadecimal digits.
-[[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples);
+/// Returns a digest of the sample ids and their order, 16 hexadecimal digits. `made`: MadeSamples::digest; 0: no sample
+/// is made.
+[[nodiscard]] std::string digest_of(const std::vector<SampleRef>& samples, std::uint64_t made = 0);
 
-/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "made" (MadeSamples, if
-/// there are some), "lanes":
+/// Returns {"step", "time", "samples", "tokens", "samples_digest", members of SchedulingRow, "made": {"most_tokens",
+/// "lengths"} if there are made samples (length_histogram()), "lanes":
 /// {"section/replica": {"busy_ms", "step_end_ms", "wait_ms": {reason: ms}}}, "sections": {section: {metric: value}}}.
 /// Sections' figures read back bitwise the same.
 [[nodiscard]] std::string line_of(const FinishedStep& step, std::chrono::system_clock::time_point now);
@@ -101,6 +102,8 @@ class RunJournal {
   /// `observers` receive each line after the files (OV-1).
   RunJournal(RunLog log, std::optional<TensorBoardWriter> board, SnapshotWriter& writer, Console& console,
              std::vector<NamedObserver> observers = {});
+  /// Appends a line about the samples that generators made.
+  void made_samples(std::string line);
   void began(const RunStart& start);
   void step(const FinishedStep& step);
   void validated(const StepRow& row);

@@ -89,6 +89,7 @@ struct RunRecord {
   RecentRows<StepRow> validations;                                  ///< rows of all validations
   SampleCounts counts;                                              ///< counts by step
   std::map<std::string, double> losses;                             ///< last loss of each section
+  StepRow made;  ///< row of the last step with made samples; without a section: there was none
   DistinctSamples distinct;
   std::vector<std::string> left_out;                           ///< samples that could not be read, with the reason
   std::optional<std::chrono::steady_clock::time_point> began;  ///< when the first pass began

@@ -31,6 +31,7 @@ struct RunResult {
   std::uint64_t last_step = 0;
   std::uint64_t steps = 0;                     ///< steps of the job; 0 on other ranks than 0
   std::map<std::string, double> losses;        ///< loss of each section's last step
+  std::map<std::string, double> made;          ///< figures of the last step's made samples; empty: there are none
   std::vector<std::string> recoveries;         ///< a line for each
   std::vector<std::string> left_out;           ///< samples that could not be read, with the reason
   std::map<std::string, std::string> weights;  ///< folder of trained weights by section, Hugging Face layout

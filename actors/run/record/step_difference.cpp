@@ -12,6 +12,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+bool depends_on_time(const std::string& name) {
+  return name.ends_with("_ms") || name.ends_with("_per_s") || name.ends_with("_busy");
+}
+
 /// Calls `each` with place, name and value of every figure that does not depend on time.
 template <class Each>
 void for_figures(const Json& line, const Each& each) {
@@ -19,21 +23,29 @@ void for_figures(const Json& line, const Each& each) {
   const Json sections = line.value("sections", Json::object());
   for (const auto& [section, metrics] : sections.items()) {
     for (const auto& [name, value] : metrics.items()) {
-      if (!name.ends_with("_ms")) each(", section '" + section + "'", name, value);
+      if (!depends_on_time(name)) each(", section '" + section + "'", name, value);
     }
   }
 }
 
+/// Sorts the step's own figures, whose place is empty, before those of sections: a wrong sample before a wrong loss.
+struct StepFirst {
+  bool operator()(const std::string& a, const std::string& b) const {
+    return std::pair(a.starts_with(','), std::string_view(a)) < std::pair(b.starts_with(','), std::string_view(b));
+  }
+};
+using Figures = std::map<std::string, Json, StepFirst>;
+
 /// Returns values by "place: name".
-std::map<std::string, Json> figures_of(const Json& line) {
-  std::map<std::string, Json> figures;
+Figures figures_of(const Json& line) {
+  Figures figures;
   for_figures(line, [&](const std::string& place, const std::string& name, const Json& value) {
     figures[place + ": " + name] = value;
   });
   return figures;
 }
 
-std::string text_of(const std::map<std::string, Json>& figures, const std::string& name) {
+std::string text_of(const Figures& figures, const std::string& name) {
   const auto found = figures.find(name);
   return found == figures.end() ? "not there" : found->second.dump();
 }
@@ -45,8 +57,8 @@ Result<std::optional<std::string>> step_difference(std::string_view recorded, st
   if (!was) return was.error();
   const Result<Json> is = parse_json(again, "a line of " + std::string(steps_file));
   if (!is) return is.error();
-  const std::map<std::string, Json> before = figures_of(*was);
-  const std::map<std::string, Json> after = figures_of(*is);
+  const Figures before = figures_of(*was);
+  const Figures after = figures_of(*is);
   const auto differs = [&](const std::string& name) {
     return "step " + std::to_string(step_of_line(recorded)) + name + " was " + text_of(before, name) + ", is " +
            text_of(after, name);

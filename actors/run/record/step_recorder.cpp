@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "actors/run/record/made_figures.hpp"
+
 namespace maestro {
 
 SectionId watched_section(const SectionGraph& graph) {
@@ -55,6 +57,11 @@ void StepRecorder::seats_moved(const std::string& reason, std::size_t repeated) 
   recovered(recoveries.back());
 }
 
+double StepRecorder::batch_wait_ms() const {
+  const Clock::time_point since = std::max(batch_requested_, unit_began_);
+  return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
+}
+
 void StepRecorder::restart_clocks() {
   unit_began_ = Clock::now();
   std::ranges::fill(last_end_, unit_began_);
@@ -67,6 +74,11 @@ void StepRecorder::step_announced(const OpenUnit& step) {
     counts.tokens += static_cast<std::uint64_t>(sample.tokens);
     options_->record->distinct.insert(sample.in_corpus());
   }
+  if (step.made.lengths.empty()) return;
+  StepRow row{options_->generator, step.unit.step, figures_of(step.made, step.unit.step)};
+  row.metrics["rollout_wait_ms"] = step.batch_wait_ms;
+  latest_[row.section] = options_->record->made = row;
+  options_->record->unfinished[row.step.value()].push_back(std::move(row));
 }
 
 void StepRecorder::micro_batch_done(OpenUnit& open, const MicroBatchDone& message) {
@@ -136,7 +148,7 @@ void StepRecorder::keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::t
   RunRecord& record = *options_->record;
   const StepCounts& counts = record.counts[record.last_step];
   if (options_->journal) {
-    options_->journal->step({step.unit.step, std::move(rows), counts, digest_of(step.samples),
+    options_->journal->step({step.unit.step, std::move(rows), counts, digest_of(step.samples, step.made.digest),
                              record.scheduling.kept().back(), lanes_of(step), step.made});
   }
   const double seconds = record.scheduling.kept().back().step_ms / 1000;

@@ -27,6 +27,9 @@ class StepRecorder {
   /// Measures times from now on: steps do not include a pause.
   void restart_clocks();
 
+  void batch_requested() { batch_requested_ = Clock::now(); }
+  /// Returns the time since the batch was requested, or since the end of the last step or validation if that was later.
+  [[nodiscard]] double batch_wait_ms() const;
   void step_announced(const OpenUnit& step);
   void micro_batch_done(OpenUnit& open, const MicroBatchDone& message);
   /// Records the figures of a section after all of its replicas have ended the unit.
@@ -59,6 +62,7 @@ class StepRecorder {
   const CoordinatorOptions* options_;
   std::optional<Clock::time_point> began_;
   Clock::time_point unit_began_;
+  Clock::time_point batch_requested_;
   std::vector<Clock::time_point> last_end_;  // end of the last step or validation, by section
   ProgressMeter meter_;
   double loss_ = 0;                        // last loss of the watched section

@@ -91,7 +91,8 @@ PrepareOptions prepare_options(const PrepareArguments& arguments) {
   options.chat_template = arguments.chat_template;
   options.end_of_turn = arguments.end_of_turn;
   options.date = arguments.date;
-  options.learned = arguments.learn == "last" ? LearnedAnswers::last : LearnedAnswers::all;
+  options.learned = static_cast<LearnedAnswers>(std::ranges::find(learned_answers_names, arguments.learn) -
+                                                learned_answers_names.begin());
   options.validation_fraction = arguments.validation;
   options.jobs = arguments.jobs > 0 ? arguments.jobs : std::max(1U, std::thread::hardware_concurrency());
   options.max_bad = arguments.max_bad;
@@ -158,8 +159,11 @@ void add_prepare(Commands& commands) {
                      "tokens that end a text in the tokenizer's folder)");
   command.add_option("--date", arguments.date, "the day that a chat template prints, as 2026-01-31 (default: today)");
   command
-      .add_option("--learn", arguments.learn, "the answers of a conversation that are learned: answers (all) or last")
-      ->transform(CLI::IsMember({"answers", "last"}));
+      .add_option(
+          "--learn", arguments.learn,
+          "the answers of a conversation that are learned: answers (all) or last; none: only prompts are kept, up to "
+          "the last message of a user")
+      ->transform(CLI::IsMember({"answers", "last", "none"}));
   command.add_option("--validation", arguments.validation, "the share of documents for validation (default: 0.01)")
       ->check(decimal_number(0.0, 0.9));
   command.add_option("--jobs", arguments.jobs, "threads (default: one for each core)");

@@ -67,7 +67,9 @@ int run_samples(const SamplesArguments& arguments, Console& console) {
   const ResolvedJob plan =
       job_app(recorded_document(record, start, {}, arguments.plug_ins), std::move(options), console).plan();
 
-  refuse_rollouts(plan, "samples shows samples of the data, and a run does not keep the samples that");
+  refuse_rollouts(plan,
+                  "samples shows samples of the data; record/rollouts.jsonl has some, and with record = true "
+                  "record/rollouts has all, of the samples that");
   const Corpus& corpus = *plan.corpus;
   if (const std::string other = changed_data(start, corpus.fingerprint()); !other.empty()) {
     throw JobError("samples: step " + std::to_string(arguments.step) +

@@ -132,7 +132,8 @@ class PromptReader {
   }
   [[nodiscard]] GivenPrompt value(const JsonValue& value) const {
     if (value.json().is_string()) return text(value.file(), value.text());
-    if (!template_) value.expected("a string (with --chat also a list of messages)");
+    if (value.json().is_array() && !value.json().empty() && value.json().front().is_number()) return ids(value);
+    if (!template_) value.expected("a string, or a list of token ids (with --chat also a list of messages)");
     std::vector<ChatMessage> messages;
     for (const JsonValue& message : value.items()) {
       message.allow_keys({"role", "content"});
@@ -142,6 +143,12 @@ class PromptReader {
   }
 
  private:
+  [[nodiscard]] static GivenPrompt ids(const JsonValue& value) {
+    GivenPrompt prompt{value.file(), {}};
+    for (const JsonValue& id : value.items())
+      prompt.tokens.push_back(static_cast<std::int32_t>(id.whole_number(0, INT32_MAX)));
+    return prompt;
+  }
   [[nodiscard]] GivenPrompt conversation(const std::string& where, std::vector<ChatMessage> messages) const {
     if (seen_ == nullptr) return {where, tokenizer_->encode(template_->render_text(messages, context_))};
     for (std::size_t at = 0; at < messages.size(); ++at) {
@@ -242,7 +249,9 @@ void add_generate(Commands& commands) {
       ->transform([](const std::string& name) { return find_model(name).value_or_throw(); });
   auto* prompt = command.add_option("--prompt", arguments.prompts, "the text to continue; may be repeated")
                      ->allow_extra_args(false);
-  command.add_option("--jsonl", arguments.lines, "a file with a prompt, a JSON string, a line; - is standard input")
+  command
+      .add_option("--jsonl", arguments.lines,
+                  "a file with a prompt a line, a JSON string or a list of token ids; - is standard input")
       ->excludes(prompt);
   command
       .add_option("--image", arguments.images,
@@ -260,7 +269,7 @@ void add_generate(Commands& commands) {
   command.add_option("--top-p", arguments.top_p,
                      "the fewest of these whose probabilities reach p (default: as in generation_config.json, else 1)");
   command.add_option("--seed", arguments.seed, "seed of the first prompt's draws; the next prompt has the next seed")
-      ->check(whole_number(0));
+      ->check(seed_number());
   command.add_option("--max-tokens", arguments.max_tokens, "tokens at most for a prompt (default: 256)")
       ->check(whole_number(0));
   command

@@ -39,6 +39,7 @@ struct DistillArguments {
   bool on_policy = false;
   std::optional<std::int64_t> staleness;   ///< absent: as in [generator]; needs on_policy
   std::optional<std::int64_t> max_tokens;  ///< most tokens of a continuation; needs on_policy
+  std::string rollouts;                    ///< a run whose samples are read; needs on_policy; empty: none
   std::vector<std::string> teacher_overrides;
   std::vector<std::string> overrides;  ///< settings of the distillation job
   RunOptions run;
@@ -116,6 +117,7 @@ std::vector<std::string> on_policy_settings(const DistillArguments& arguments, c
   }
   if (arguments.staleness) settings.push_back("generator.staleness=" + std::to_string(*arguments.staleness));
   if (arguments.max_tokens) settings.push_back("generator.max_tokens=" + std::to_string(*arguments.max_tokens));
+  if (!arguments.rollouts.empty()) settings.push_back("generator.rollouts=" + quoted(arguments.rollouts));
   return settings;
 }
 
@@ -262,6 +264,10 @@ void add_distill(Commands& commands) {
       ->needs(on_policy);
   command.add_option("--max-tokens", arguments.max_tokens, "tokens of a continuation at most (default: 256)")
       ->check(whole_number(1))
+      ->needs(on_policy);
+  command
+      .add_option("--rollouts", arguments.rollouts,
+                  "read the samples that the run in this folder made (generator.record), in place of a generator")
       ->needs(on_policy);
   command.add_option("--out", arguments.out, "folder for weights, checkpoints, report and trace");
   command

@@ -63,6 +63,13 @@ void add_figures(const RunResult& result, Entries& entries) {
     entries.fields.emplace_back("loss", result.losses);
   }
   if (!validation.empty()) entries.add("validation", validation);
+  if (const auto& made = result.made; !made.empty()) {
+    entries.add(
+        "made samples",
+        formatted("%.1f tokens, 95%% of them up to %.0f; %.0f%% ended by a stop token; staleness %.0f",
+                  made.at("length_mean"), made.at("length_p95"), 100 * made.at("stop_share"), made.at("staleness")));
+    entries.fields.emplace_back("made", made);
+  }
   if (result.rehearsal) {
     entries.add("step time",
                 formatted("%.1f ms, planned %.1f ms", result.rehearsal->measured_step_ms, result.rehearsal->step_ms));

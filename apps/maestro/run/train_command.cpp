@@ -46,6 +46,12 @@ int run_check(const CheckArguments& arguments, Console& console) {
 void add_job_options(CLI::App& command, TrainArguments& arguments, const std::string& help_of_set) {
   command.add_option("job", arguments.job, "job file (TOML)")->required();
   command.add_option("--set", arguments.overrides, help_of_set)->allow_extra_args(false);
+  command.add_option_function<std::string>(
+      "--rollouts",
+      [&arguments](const std::string& folder) {
+        arguments.overrides.push_back("generator.rollouts=" + quoted(folder));
+      },
+      "read the samples that the run in this folder made (generator.record), in place of a generator");
   add_plug_in_options(command, arguments.plug_ins);
 }
 

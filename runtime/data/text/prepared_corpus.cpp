@@ -345,7 +345,8 @@ void PreparedCorpus::add_document(PreparedSplit& side, const PreparedShardFile& 
                                   std::uint64_t first) {
   const std::int64_t begin = shard.begin(document);
   const std::int64_t positions = shard.begin(document + 1) - begin - 1;
-  if (positions > config_.sequence && long_documents_ == LongDocuments::drop) {
+  const bool prompt = prompts_only();
+  if (positions > config_.sequence && (prompt || long_documents_ == LongDocuments::drop)) {
     ++left_out_;
     return;
   }
@@ -358,8 +359,8 @@ void PreparedCorpus::add_document(PreparedSplit& side, const PreparedShardFile& 
     const std::int64_t length = std::min(config_.sequence, positions - at);
     if (length < shortest_sample) break;
     // True if the tokens after `at` contain a target. Only a long document's later parts must be searched.
-    bool learns = shard.first_learned(document) <= at + length;
-    if (learns && at > 0 && index_.conversations) {
+    bool learns = prompt || shard.first_learned(document) <= at + length;
+    if (learns && !prompt && at > 0 && index_.conversations) {
       learns =
           std::ranges::find(shard.learned(begin + at + 1, length), 1) != shard.learned(begin + at + 1, length).end();
     }

@@ -104,6 +104,11 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
   [[nodiscard]] std::string data_tokenizer() const;
+  /// Returns whether the samples are prompts without targets; longer ones than a sample are left out.
+  [[nodiscard]] bool prompts_only() const {
+    const auto learn = index_.settings.find("learn");
+    return learn != index_.settings.end() && learn->second == name_of(LearnedAnswers::none);
+  }
   void give_back(std::size_t bytes) const;
 
   std::filesystem::path folder_;

@@ -55,14 +55,21 @@ TEST(RunMetrics, have_the_figures_of_the_run) {
   figures.lanes_ended({{lane, {{125, 0, {{"norm", 250}}}, {{Channel{edge, Direction::gradient}, 6}}}}}, false);
   run.figures = figures.totals();
   run.steady_step = SteadyStep{150, 100, 20};
+  control::Status status = one_section();
+  status.sections.emplace_back();
+  status.sections.back().name = "generator";
+  status.sections.back().metrics = {{"generated_tokens", 96}, {"rollout_ms", 250}, {"staleness", 2}, {"version", 9}};
   const std::string text =
-      metrics_text(one_section(), run, graph, {"0.1.0", "avx2", {{"host", 1e6}, {"cuda:0", 5e8}}, 77, 1});
+      metrics_text(status, run, graph, {"0.1.0", "avx2", {{"host", 1e6}, {"cuda:0", 5e8}}, 77, 1});
   for (const char* expected :
        {"maestro_step 12\n",
         "maestro_last_step_timestamp_seconds 1700000000.5\n",
         "maestro_loss{section=\"student\"} 2.5\n",
         "maestro_grad_norm{section=\"student\"} 0.5\n",
         "maestro_learning_rate{section=\"student\"} 0.001\n",
+        "maestro_generated_tokens{section=\"generator\"} 96\n",
+        "maestro_generated_staleness_steps{section=\"generator\"} 2\n",
+        "maestro_rollout_seconds{section=\"generator\"} 0.25\n",
         "maestro_busy_ratio{section=\"student\",replica=\"0\"} 0.25\n",
         "maestro_device_busy_ratio{process=\"1\",device=\"cpu:0\"} 0.875\n",
         "maestro_step_time_over_bound 1.5\n",

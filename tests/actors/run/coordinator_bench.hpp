@@ -54,6 +54,7 @@ class CoordinatorTest : public ::testing::Test {
       batch.left_out = left_out_;
       return batch;
     });
+    if (made_until_) options.generator = "generator";
     options.supervisor = bench_.stand_in([this](Finish) { finished_ = true; },
                                          [this](const Failure& failure) { failure_ = failure.message; });
     StepPlannerOptions planning;

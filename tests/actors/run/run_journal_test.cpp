@@ -76,6 +76,8 @@ TEST_F(RunJournalTest, the_digest_of_samples_depends_on_their_order) {
   EXPECT_EQ(digest_of(samples).size(), 16U);
   EXPECT_NE(digest_of(samples), digest_of(reversed));
   EXPECT_NE(digest_of(samples), digest_of({{SampleId(3)}}));
+  EXPECT_NE(digest_of(samples), digest_of(samples, 7)) << "made samples have a content of their own";
+  EXPECT_NE(digest_of(samples, 8), digest_of(samples, 7));
 }
 
 TEST_F(RunJournalTest, an_event_is_one_line_whatever_bytes_its_texts_have) {

@@ -28,6 +28,12 @@ TEST(StepDifference, is_the_first_figure_that_differs_by_a_bit) {
             "step 7, section 'student': loss was 0.3, is 0.30000000000000004");
   EXPECT_EQ(difference(recorded, line("ac", R"({"grad_norm":0.1,"loss":0.3})")),
             R"(step 7: samples_digest was "ab", is "ac")");
+  EXPECT_EQ(difference(recorded, line("ac", R"({"grad_norm":0.2,"loss":0.4})")),
+            R"(step 7: samples_digest was "ab", is "ac")")
+      << "samples before what was computed with them";
+  EXPECT_EQ(difference(recorded, line("ab", R"({"grad_norm":0.1,"loss":0.3,"tokens_per_s":9,"slots_busy":0.5})")),
+            "none")
+      << "rates are not compared";
   EXPECT_EQ(difference(recorded, line("ab", R"({"loss":0.3})")),
             "step 7, section 'student': grad_norm was 0.1, is not there");
   EXPECT_EQ(difference(line("ab", R"({"loss":0.3})"), recorded),
