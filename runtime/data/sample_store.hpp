@@ -39,6 +39,8 @@ class SampleStore {
   /// Fills tokens (T) and targets (T); without target: `ignored_target`. Throws std::invalid_argument for spans of
   /// another size.
   void read(const MadeSampleId& id, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
+  /// Fills log_probabilities (T), with which the targets were drawn; without target: 0. Throws as read().
+  void sampled(const MadeSampleId& id, std::span<float> log_probabilities) const;
   void clear();
   /// Removes the samples of a step.
   void drop(StepId step);
@@ -46,6 +48,8 @@ class SampleStore {
 
  private:
   [[nodiscard]] const MadeSample& at(const MadeSampleId& id) const;
+  /// Returns the sample, which has this many positions.
+  [[nodiscard]] const MadeSample& at(const MadeSampleId& id, std::size_t positions) const;
 
   mutable std::mutex mutex_;  // guards samples_
   std::map<MadeSampleId, MadeSample> samples_;

@@ -52,6 +52,22 @@ TEST(SampleStore, the_completion_is_learned_and_the_prompt_is_not) {
   EXPECT_THROW(store.read({StepId(3), 0}, longer, longer), std::invalid_argument);
 }
 
+TEST(SampleStore, targets_have_the_log_probabilities_of_their_draws) {
+  SampleStore store;
+  store.put({StepId(3), 0}, {{1, 2, 3}, {4, 5}, {-0.5F, -2}});
+  store.put({StepId(3), 1}, {{1}, {4}, {-1}});
+  std::vector<float> sampled(4, 7);
+  store.sampled({StepId(3), 0}, sampled);
+  EXPECT_EQ(sampled, (std::vector<float>{0, 0, -0.5F, -2}));
+  EXPECT_THROW(store.sampled({StepId(3), 1}, sampled), std::invalid_argument);
+  EXPECT_THROW(store.sampled({StepId(4), 0}, sampled), std::out_of_range);
+  sampled.resize(1);
+  store.sampled({StepId(3), 1}, sampled);
+  EXPECT_EQ(sampled, std::vector<float>{-1});
+  store.put({StepId(3), 2}, {{1}, {4}, {}});
+  EXPECT_THROW(store.sampled({StepId(3), 2}, sampled), std::invalid_argument) << "without log-probabilities";
+}
+
 TEST(SampleStore, a_sample_is_there_until_its_step_is_dropped) {  // SZ-1
   SampleStore store;
   for (const std::uint64_t step : {1, 2, 3}) {
