@@ -148,6 +148,8 @@ class JobResolver {
   [[nodiscard]] bool is_generator(const SectionBuilder& builder) const;
   /// Returns the section whose weights a generator takes; empty: no edge names it.
   [[nodiscard]] std::string weights_of(const std::string& generator) const;
+  /// Returns the generator, or one of several; empty: there is none.
+  [[nodiscard]] std::string generator() const;
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
@@ -184,6 +186,12 @@ std::string JobResolver::weights_of(const std::string& generator) const {
     if (edge.to.section == generator && edge.to.port == weights_port) return edge.from.section;
   }
   return "";
+}
+
+std::string JobResolver::generator() const {
+  const auto found =
+      std::ranges::find_if(composed_.builders, [this](const SectionBuilder& each) { return is_generator(each); });
+  return found == composed_.builders.end() ? "" : found->name_;
 }
 
 bool JobResolver::is_trained(const SectionBuilder& builder) const {
@@ -242,6 +250,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
     SectionTable described{builder.name_, settings, composed_.document.root(), shape_in(node.reading, data),
                            std::shared_ptr<const Corpus>(plan_.corpus, corpus)};
     if (role == Role::generator) described.weights_of = weights_of(builder.name_);
+    described.generator = generator();
     if (!described.weights_of.empty() && !settings.has("precision")) {
       planned.config.precision = read_section(table(described.weights_of), described.weights_of).precision;
     }
