@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sections/corpus_section.hpp"
 
+#include <algorithm>
+
 #include "runtime/images/mixed_rows.hpp"
 
 namespace maestro {
@@ -48,6 +50,7 @@ void CorpusSection::add_ports(const Read& read, std::vector<Port>& outputs) {
     add("tokens", DType::i32, 1, Axis::tokens);
     add("targets", DType::i32, 1, Axis::tokens);
   }
+  if (read.reading == Reading::own) add("sampled", DType::f32, 1, Axis::tokens);
   if (corpus.patch_columns() > 0) {
     add("pixels", DType::f32, corpus.patch_columns(), Axis::patches);
     add("places", DType::i32, place_columns, Axis::patches);
@@ -66,6 +69,7 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
 
 void CorpusSection::read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const {
   if (read.reading != Reading::images) read_text(read, tape, inputs, outputs);
+  if (read.reading == Reading::own) read_sampled(tape, inputs, outputs);
   if (read.corpus->has_marks()) read_marks(read, tape, inputs, outputs);
   if (inputs.layout(axis_in(read.reading, Axis::patches)).rows() > 0) read_pictures(read, tape, inputs, outputs);
   const bool visual = inputs.layout(axis_in(read.reading, Axis::visual)).rows() > 0;
@@ -91,6 +95,20 @@ void CorpusSection::read_text(const Read& read, Tape& tape, const Inputs& inputs
   }
   outputs.set(port_for("tokens", read.reading), std::move(tokens));
   outputs.set(port_for("targets", read.reading), std::move(targets));
+}
+
+void CorpusSection::read_sampled(Tape& tape, const Inputs& inputs, Outputs& outputs) const {
+  const SequenceLayout& layout = inputs.layout();
+  Var sampled = tape.output({layout.rows(), 1}, DType::f32, false);
+  const std::span<float> rows = sampled.value().span<float>();
+  std::ranges::fill(rows, 0.0F);
+  for (std::size_t at = 0; at < inputs.samples().size(); ++at) {
+    const SampleId sample = inputs.samples()[at];
+    const auto first = static_cast<std::size_t>(layout.offsets[at]);
+    const auto count = static_cast<std::size_t>(layout.offsets[at + 1]) - first;
+    if (is_made(sample)) made_->sampled(made_sample_id(sample), rows.subspan(first, count));
+  }
+  outputs.set("sampled", std::move(sampled));
 }
 
 void CorpusSection::read_marks(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) {

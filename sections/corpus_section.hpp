@@ -11,7 +11,8 @@
 
 namespace maestro {
 
-/// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position. A corpus with images has
+/// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position, and sampled (M, 1) f32,
+/// the log-probability with which a generator drew the target; 0 for other targets. A corpus with images has
 /// two more outputs with a row for each patch: pixels (P, patch_columns) f32 and places (P, 3) i32, which are the
 /// image's number in the sample, and the patch's row and column in the image. A corpus with marks has marks (M, 4) i32
 /// (Corpus::read_marks()). If another model reads the samples in another way (Corpus::other()), its images, and its
@@ -43,6 +44,7 @@ class CorpusSection final : public Section {
   static void add_ports(const Read& read, std::vector<Port>& outputs);
   void read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;
   void read_text(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;
+  void read_sampled(Tape& tape, const Inputs& inputs, Outputs& outputs) const;
   static void read_pictures(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);
   static void read_marks(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);
   static void read_mix(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs);

@@ -105,6 +105,19 @@ SectionFactory decoder(const SectionTable& section) {
   return factory<Kind>(std::move(options), with_visual(section));
 }
 
+SectionFactory decoder_trunk(const SectionTable& section) {
+  auto options = DecoderTrunk::Options::read(section.table);
+  match_tokens(section.table, options.decoder, section.data);
+  if (options.boundary == TeacherOutput::sampled) {
+    if (section.generator.empty()) {
+      section.table.fail("boundary", "is \"sampled\", which teaches the samples that a student makes; add a table " +
+                                         std::string("[generator], or set \"hidden\""));
+    }
+    options.temperature = read_generator(section.root.table(section.generator)).temperature;
+  }
+  return factory<DecoderTrunk>(std::move(options), with_visual(section));
+}
+
 SectionFactory head(const SectionTable& section) {
   auto options = LanguageModelHead::Options::read(section.table);
   match_tokens(section.table, options.decoder, section.data);
@@ -129,7 +142,7 @@ void set_reading(const SectionTable& student, TeacherModel& teacher) {
 }
 
 SectionFactory distilled_decoder(const SectionTable& section) {
-  auto options = read_student(section.table, section.root, section.data);
+  auto options = read_student(section.table, section.root, section.data, section.generator);
   for (TeacherModel& teacher : options.teachers) set_reading(section, teacher);
   match_tokens(section.table, options.decoder, section.data);
   return factory<DistilledDecoder>(std::move(options), with_visual(section));
@@ -188,7 +201,7 @@ std::vector<SectionRegistry::Listing> SectionRegistry::list() const {
 
 SectionRegistry builtin_sections() {
   SectionRegistry registry;
-  registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder<DecoderTrunk>);
+  registry.add("decoder_trunk", "decoder body that sends hidden states, logits or top-k logits", decoder_trunk);
   registry.add("language_model_head", "output layer and loss behind a decoder_trunk", head);
   registry.add("decoder_lm", "whole language model with its loss", decoder<DecoderLm>);
   registry.add(generator_type, "language model that makes samples with the weights of a trained section", generator);

@@ -23,6 +23,7 @@ struct SectionTable {
   DataShape data;                                  ///< expected data, if the data source states it
   std::shared_ptr<const Corpus> corpus = nullptr;  ///< data, shared with its source; null in tools
   std::string weights_of = {};                     ///< section whose weights a generator takes; empty: student
+  std::string generator = {};                      ///< job's generator; empty: none
 };
 
 /// Thread-safe once filled.

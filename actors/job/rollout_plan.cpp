@@ -46,8 +46,7 @@ void check_section(const ResolvedJob& plan, const GraphRegister& edge, const Job
   const SectionConfig& own = plan.sections[edge.to.value()].config;
   const JobTable table = root.table(generator.name);
   if (plan.sections[edge.from.value()].config.emulated()) {
-    root.table(sender.section_name())
-        .fail("devices", "are emulated: they lack weights for [" + generator.name + "]");
+    root.table(sender.section_name()).fail("devices", "are emulated: they lack weights for [" + generator.name + "]");
   }
   if (table.has("weights")) {
     table.fail("weights", "is given by the edge " + sender.section_name() + ".weights -> " + generator.name +
@@ -69,8 +68,8 @@ bool has_prompts_only(const Corpus& corpus) {
     if (corpus.targets(Split::train, SampleId(first)) == 0) return true;
     first += source.samples;
   }
-  }
-  return false;
+}
+return false;
 }
 
 /// Checks what concerns the samples, whether they are made or read back.

@@ -97,7 +97,7 @@ class RolloutSource : public RunActor {
   std::optional<BatchRequest> early_;  // request that waits for generators to be ready
   caf::actor early_sender_;
   StepId next_step_;  // next training step to be requested
-  StepId step_;  // of the last request
+  StepId step_;       // of the last request
 };
 
 }  // namespace maestro

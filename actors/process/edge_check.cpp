@@ -33,6 +33,7 @@ Ports source_ports(const std::shared_ptr<const Corpus>& corpus) {
   Ports ports;
   ports.outputs = {{"tokens", DType::i32, 1, false, false},
                    {"targets", DType::i32, 1, false, false},
+                   {"sampled", DType::f32, 1, false, false},
                    {"pixels", DType::f32, unknown_columns, false, false, Axis::patches},
                    {"places", DType::i32, unknown_columns, false, false, Axis::patches}};
   return ports;

@@ -121,6 +121,8 @@ class JobResolver {
   [[nodiscard]] std::string weights_of(const std::string& generator) const;
   /// Returns epoch_positions(), before the sections are resolved.
   [[nodiscard]] std::uint64_t positions_of_epoch() const;
+  /// Returns the generator, or one of several; empty: there is none.
+  [[nodiscard]] std::string generator() const;
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
@@ -169,6 +171,12 @@ void JobResolver::follow(SectionConfig& generator, const JobTable& settings, con
     generator.weights = sender.weights;
     generator.random = sender.random;
   }
+}
+
+std::string JobResolver::generator() const {
+  const auto found =
+      std::ranges::find_if(composed_.builders, [this](const SectionBuilder& each) { return is_generator(each); });
+  return found == composed_.builders.end() ? "" : found->name_;
 }
 
 bool JobResolver::is_trained(const SectionBuilder& builder) const {
@@ -227,6 +235,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
     SectionTable described{builder.name_, settings, composed_.document.root(), shape_in(node.reading, data),
                            std::shared_ptr<const Corpus>(plan_.corpus, corpus)};
     if (role == Role::generator) described.weights_of = weights_of(builder.name_);
+    described.generator = generator();
     if (!described.weights_of.empty()) follow(planned.config, settings, described.weights_of);
     planned.factory = composed_.registry.build(type, described);
   }

@@ -37,6 +37,9 @@ void connect_teacher(App& app, const SectionBuilder& teacher, const SectionBuild
     case TeacherOutput::logits:
       connect("logits");
       break;
+    case TeacherOutput::sampled:
+      connect("sampled");
+      break;
     case TeacherOutput::top_k_rest:
       connect("rest");
       [[fallthrough]];
@@ -117,6 +120,7 @@ void compose_distillation(App& app) {
   }
   app.connect(data.port("tokens"), student.port("tokens"));
   app.connect(data.port("targets"), student.port("targets"));
+  app.connect_where_present(data.port("sampled"), student.port("sampled"));
   for (const SectionBuilder* teacher : teachers) {
     connect_teacher(app, *teacher, student, names.size() == 1 ? "teacher" : teacher->name());
   }

@@ -42,13 +42,17 @@ std::int64_t SampleStore::targets(const MadeSampleId& id) const {
   return std::ssize(at(id).completion);
 }
 
+const MadeSample& SampleStore::at(const MadeSampleId& id, std::size_t positions) const {
+  const MadeSample& sample = at(id);
+  if (sample.positions() == static_cast<std::int64_t>(positions)) return sample;
+  throw std::invalid_argument(text_of(id) + " has " + std::to_string(sample.positions()) + " positions, not " +
+                              std::to_string(positions));
+}
+
 void SampleStore::read(const MadeSampleId& id, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
   const std::lock_guard lock(mutex_);
-  const MadeSample& sample = at(id);
-  if (std::ssize(tokens) != sample.positions() || targets.size() != tokens.size()) {
-    throw std::invalid_argument(text_of(id) + " has " + std::to_string(sample.positions()) + " positions, not " +
-                                std::to_string(tokens.size()));
-  }
+  const MadeSample& sample = at(id, tokens.size());
+  (void)at(id, targets.size());
   const auto rest = std::ranges::copy(sample.prompt, tokens.begin()).out;
   std::copy(sample.completion.begin(), sample.completion.end() - 1, rest);
   const auto learned = std::fill_n(targets.begin(), sample.prompt.size() - 1, ignored_target);
@@ -58,6 +62,17 @@ void SampleStore::read(const MadeSampleId& id, std::span<std::int32_t> tokens, s
 MadeSample SampleStore::sample(const MadeSampleId& id) const {
   const std::lock_guard lock(mutex_);
   return at(id);
+}
+
+void SampleStore::sampled(const MadeSampleId& id, std::span<float> log_probabilities) const {
+  const std::lock_guard lock(mutex_);
+  const MadeSample& sample = at(id, log_probabilities.size());
+  if (sample.log_probabilities.size() != sample.completion.size()) {
+    throw std::invalid_argument(text_of(id) + " has " + std::to_string(sample.log_probabilities.size()) +
+                                " log-probabilities for " + std::to_string(sample.completion.size()) + " tokens");
+  }
+  const auto learned = std::fill_n(log_probabilities.begin(), sample.prompt.size() - 1, 0.0F);
+  std::ranges::copy(sample.log_probabilities, learned);
 }
 
 void SampleStore::clear() {

@@ -41,6 +41,8 @@ class SampleStore {
   void read(const MadeSampleId& id, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
   /// Returns the sample.
   [[nodiscard]] MadeSample sample(const MadeSampleId& id) const;
+  /// Fills log_probabilities (T), with which the targets were drawn; without target: 0. Throws as read().
+  void sampled(const MadeSampleId& id, std::span<float> log_probabilities) const;
   void clear();
   /// Removes the samples of a step.
   void drop(StepId step);
@@ -48,6 +50,8 @@ class SampleStore {
 
  private:
   [[nodiscard]] const MadeSample& at(const MadeSampleId& id) const;
+  /// Returns the sample, which has this many positions.
+  [[nodiscard]] const MadeSample& at(const MadeSampleId& id, std::size_t positions) const;
 
   mutable std::mutex mutex_;  // guards samples_
   std::map<MadeSampleId, MadeSample> samples_;

@@ -195,7 +195,7 @@ void check_loss(const char* op, DType compute, const Tensor& hidden, const Param
 }
 
 void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSignal& teacher,
-                   const DistillationTerms& terms, const VocabularyPart& part) {
+                   const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& part) {
   constexpr const char* op = "distillation_loss";
   const auto has_rows = [&](const char* name, const Tensor& given) {
     if (given.columns() == 0) return;  // a rank without tokens
@@ -205,6 +205,15 @@ void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSig
   if (terms.shared_vocabulary < 1 || terms.shared_vocabulary > vocabulary) {
     fail(op, "shared_vocabulary must be in [1, the student's vocabulary]",
          {{"shared_vocabulary", terms.shared_vocabulary}, {"the student's vocabulary", vocabulary}});
+  }
+  if (terms.divergence == Divergence::policy_gradient && terms.ratio_cap > 0 &&
+      (!loss.sampled.defined() || loss.sampled.elements() != hidden.rows())) {
+    fail(op, "sampled must have an element for each row if there is a ratio",
+         {{"x", hidden}, {"sampled", loss.sampled}});
+  }
+  if (teacher.boundary == TeacherOutput::sampled) {
+    if (teacher.sampled.elements() == hidden.rows()) return;
+    fail(op, "the teacher's sampled must have an element for each row", {{"x", hidden}, {"sampled", teacher.sampled}});
   }
   if (names_tokens(teacher.boundary)) {
     has_rows("values", teacher.values);

@@ -38,7 +38,7 @@ void check_cache(const Tensor& qkv, const AttentionOptions& options, const Atten
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
 /// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.
 void check_teacher(const Tensor& hidden, const Parameter& head, const TeacherSignal& teacher,
-                   const DistillationTerms& terms, const VocabularyPart& part);
+                   const DistillationTerms& terms, const HeadLoss& loss, const VocabularyPart& part);
 /// Checks values (M, k) f32 and indices (M, k) i32 of logits (M, V).
 void check_top_k(const Tensor& logits, const Tensor& values, const Tensor& indices);
 /// Check the operators for section authors, on f32 or bf16: a value; two values (M, C); a value (M, C) with another of

@@ -33,6 +33,23 @@ void check_divergence(const DistillationSettings& s) {
   }
 }
 
+void check_policy(const DistillationSettings& s) {
+  const bool policy = s.divergence == Divergence::policy_gradient;
+  if (policy && names_tokens(s.boundary)) {
+    refuse("loss = \"policy_gradient\" needs the teacher's probability of each sampled token, which boundary = \"",
+           s.boundary == TeacherOutput::top_k ? "top_k" : "top_k_rest",
+           "\" has for only k tokens; use boundary = \"hidden\", \"logits\" or \"sampled\"");
+  }
+  if (!policy && s.boundary == TeacherOutput::sampled) {
+    refuse(
+        "boundary = \"sampled\" only has the teacher's probability of the sampled token, which no divergence can be ",
+        "computed from; use loss = \"policy_gradient\", or boundary = \"hidden\" or \"logits\"");
+  }
+  if (!(s.ratio_cap >= 0) || !std::isfinite(s.ratio_cap)) {
+    refuse("ratio_cap = ", s.ratio_cap, " must be at least 0 and finite; 0 leaves the ratio out");
+  }
+}
+
 void check_vocabulary(const DistillationSettings& s) {
   const std::int64_t most = std::min(s.student_vocabulary, s.teacher_vocabulary);
   if (s.shared_vocabulary < 1 || s.shared_vocabulary > most) {
@@ -55,6 +72,7 @@ void validate(const DistillationSettings& s) {
     refuse("alpha = ", s.alpha, " must lie in [0, 1]: 0 is cross-entropy alone, 1 the divergence alone");
   }
   check_divergence(s);
+  check_policy(s);
   check_vocabulary(s);
 }
 

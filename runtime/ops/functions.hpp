@@ -87,6 +87,7 @@ struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored
   double scale = 0;                 ///< 1 / target tokens of the global batch
   double softcap = 0;               ///< soft cap of the logits; 0: none
+  Tensor sampled = {};              ///< (M, 1) f32, log-probabilities with which the targets were drawn; for a ratio
 };
 /// Fuses output layer and softmax cross-entropy; computes gradients in the same pass when the tape records.
 Pending<LossSums> cross_entropy_loss(Tape& tape, const Var& hidden, Parameter& head, const HeadLoss& loss);
@@ -100,6 +101,7 @@ struct TeacherSignal {
   std::int64_t vocabulary = 0;  ///< Vt
   double softcap = 0;           ///< soft cap of the logits that `head` gives; 0: none
   Tensor rest;                  ///< boundary = top_k_rest
+  Tensor sampled = {};          ///< boundary = sampled
 };
 struct DistillationTerms {
   Divergence divergence = Divergence::forward_kl;
@@ -107,6 +109,7 @@ struct DistillationTerms {
   double alpha = 0.5;
   double beta = 0.5;
   std::int64_t shared_vocabulary = 0;
+  double ratio_cap = 0;  ///< largest ratio of policy_gradient; 0: none. With a ratio HeadLoss::sampled is given
 };
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
                                     const DistillationTerms& terms, const HeadLoss& loss);

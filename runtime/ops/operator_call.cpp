@@ -230,7 +230,8 @@ OperatorCall call_of(const DistillationLoss& op, bool readable) {
   const bool of_hidden = head.boundary == TeacherOutput::hidden;
   const std::int64_t width = of_hidden                                ? head.teacher_hidden.columns()
                              : head.boundary == TeacherOutput::logits ? head.teacher_logits.columns()
-                                                                      : head.teacher_values.columns();
+                             : names_tokens(head.boundary)            ? head.teacher_values.columns()
+                                                                      : 1;
   const double teacher = of_hidden ? product(1, head.teacher_vocabulary, width) : 0;
   OperatorCall call =
       made("distillation_loss", head.student.hidden.dtype(),

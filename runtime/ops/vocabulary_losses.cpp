@@ -147,6 +147,7 @@ Pending<LossSums> distillation_of_moved_logits(Tape& tape, const DistillationHea
     block.student.dhidden = slice(call.student.dhidden, first, count);
     block.boundary = TeacherOutput::logits;
     block.teacher_logits = slice(moved_memory.tensor(), 0, count);
+    block.sampled = slice(call.sampled, first, count);
     if (may_have_targets(ops, block.student.targets)) {  // else the call only clears dhidden
       const Tensor logits =
           computed ? slice(logits_memory.tensor(), 0, count) : slice(call.teacher_logits, first, count);
@@ -187,7 +188,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
                                     const VocabularyParts& parts) {
   const VocabularyPart& student = parts.student;
   check_loss("distillation_loss", tape.compute(), hidden.value(), head, loss);
-  check_teacher(hidden.value(), head, teacher, terms, student);
+  check_teacher(hidden.value(), head, teacher, terms, loss, student);
   Block dhidden;
   DistillationHead call;
   call.student = student_call(tape, hidden, head, loss, dhidden);
@@ -200,6 +201,9 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.teacher_values = teacher.values;
   call.teacher_indices = teacher.indices;
   call.teacher_rest = teacher.rest;
+  call.teacher_sampled = teacher.sampled;
+  call.sampled = loss.sampled;
+  call.ratio_cap = terms.ratio_cap;
   call.teacher_vocabulary = teacher.vocabulary;
   call.teacher_softcap = teacher.softcap;
   call.shared_vocabulary = terms.shared_vocabulary;
@@ -208,7 +212,7 @@ Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& he
   call.alpha = terms.alpha;
   call.beta = terms.beta;
   const auto compute = [&]() -> Pending<LossSums> {
-    if (student.group == nullptr || names_tokens(teacher.boundary)) {
+    if (student.group == nullptr || !is_dense(teacher.boundary)) {
       return tape.ops().run(DistillationLoss{.head = call, .part = student});
     }
     const TwoVocabularies vocabularies(student, parts.teacher, terms.shared_vocabulary);

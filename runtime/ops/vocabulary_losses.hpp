@@ -25,9 +25,9 @@ struct VocabularyParts {
 /// Computes distillation_loss(), with `head` cut by `parts.student` and the teacher by `parts.teacher`, in the same
 /// group: teacher.head holds the rows, or teacher.logits (M, columns) the columns, of row_part(Vt, size, rank).
 /// teacher.hidden, and values and indices of the top k (tokens of the full vocabulary), are uncut on every rank.
-/// teacher.vocabulary is Vt. `parts.teacher` is ignored for top_k and top_k_rest. If the vocabularies differ in size,
-/// their parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at the edges, a
-/// block of rows at a time, in f32 for teacher.head and unchanged for teacher.logits.
+/// teacher.vocabulary is Vt. `parts.teacher` is ignored unless the boundary is hidden or logits. If the vocabularies
+/// differ in size, their parts below shared_vocabulary do not line up; then the ranks exchange the teacher's logits at
+/// the edges, a block of rows at a time, in f32 for teacher.head and unchanged for teacher.logits.
 Pending<LossSums> distillation_loss(Tape& tape, const Var& hidden, Parameter& head, const TeacherSignal& teacher,
                                     const DistillationTerms& terms, const HeadLoss& loss, const VocabularyParts& parts);
 

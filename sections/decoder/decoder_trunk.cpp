@@ -12,11 +12,19 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t top_k_block_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
+constexpr std::int64_t block_rows = 64;  // logits held at once: rows x vocabulary x 4 bytes
 
 /// Returns the token ids of the corpus, if it is known: all further ids mean nothing to a student.
 std::int64_t tokens_of(const DecoderTrunk::Options& options) {
   return options.data.vocabulary > 0 ? options.data.vocabulary : options.decoder.vocabulary;
+}
+
+std::vector<std::int32_t> rows_with_target(std::span<const std::int32_t> targets) {
+  std::vector<std::int32_t> rows;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    if (targets[row] != ignored_target) rows.push_back(static_cast<std::int32_t>(row));
+  }
+  return rows;
 }
 
 void check(const SectionContext& context, const DecoderTrunk::Options& options) {
@@ -29,32 +37,34 @@ void check(const SectionContext& context, const DecoderTrunk::Options& options) 
                    ": it has tokens of its own for images, so it sends the answers of a single context part; leave " +
                    "context at 1");
   }
-  if (!names_tokens(options.boundary)) return;
+  if (is_dense(options.boundary)) return;
   const std::int64_t tokens = tokens_of(options);
-  if (options.top_k < 1 || options.top_k > tokens) {
+  if (names_tokens(options.boundary) && (options.top_k < 1 || options.top_k > tokens)) {
     throw JobError(context.name + ": top_k = " + std::to_string(options.top_k) + " must lie between 1 and the " +
                    "vocabulary of " + std::to_string(tokens));
   }
   if (options.boundary == TeacherOutput::top_k) return;
+  const bool sampled = options.boundary == TeacherOutput::sampled;
+  const std::string name(sampled ? "sampled" : "top_k_rest"), other(sampled ? "hidden" : "top_k");
   if (context.for_cuda || !context.memory().host()) {
-    throw JobError(context.name + ": boundary = \"top_k_rest\" is supported on CPUs only; remove devices, " +
-                   "or set boundary = \"top_k\"");
+    throw JobError(context.name + ": boundary = \"" + name + "\" is supported on CPUs only; remove devices, " +
+                   "or set boundary = \"" + other + "\"");
   }
   if (context.parallel.layout.tensor > 1) {
-    throw JobError(context.name +
-                   ": boundary = \"top_k_rest\" needs the whole output layer on a rank; leave tensor at " +
-                   "1, or set boundary = \"top_k\"");
+    throw JobError(context.name + ": boundary = \"" + name +
+                   "\" needs the whole output layer on a rank; leave tensor at 1, or set boundary = \"" + other + "\"");
   }
 }
 
 }  // namespace
 
 TeacherOutput read_boundary(const JobTable& table, TeacherOutput fallback) {
-  constexpr std::array<std::string_view, 4> names{"hidden", "logits", "top_k", "top_k_rest"};
+  constexpr std::array<std::string_view, 5> names{"hidden", "logits", "top_k", "top_k_rest", "sampled"};
   return table.choice(
       "boundary", fallback, names,
-      {"the output of a teacher: hidden states, logits, top_k logits, or top_k log-probabilities with that of all "
-       "other tokens; the same in the tables of teacher and student"});
+      {"the output of a teacher: hidden states, logits, top_k logits, top_k log-probabilities with that of all other "
+       "tokens, or, for loss = \"policy_gradient\", the log-probability of each sampled token; the same in the tables "
+       "of teacher and student"});
 }
 
 std::int64_t read_top_k(const JobTable& table, std::int64_t fallback) {
@@ -78,14 +88,15 @@ DecoderTrunk::DecoderTrunk(const SectionContext& context, const Options& options
                      options.boundary == TeacherOutput::hidden ? OutputLayer::none : OutputLayer::own_or_tied),
       boundary_(options.boundary),
       top_k_(options.top_k),
-      tokens_(tokens_of(options)) {
+      tokens_(tokens_of(options)),
+      temperature_(options.temperature) {
   check(context, options);
 }
 
 Ports DecoderTrunk::ports() const {
   Ports behind;
   const Axis axis = answers_alone() ? Axis::answers : Axis::tokens;
-  if (answers_alone()) behind.inputs.push_back(targets_port);
+  if (answers_alone() || boundary_ == TeacherOutput::sampled) behind.inputs.push_back(targets_port);
   switch (boundary_) {
     case TeacherOutput::hidden:
       behind.outputs = {{"hidden", context().precision, decoder().width, true, false, axis, Sharding::rank_rows}};
@@ -101,6 +112,9 @@ Ports DecoderTrunk::ports() const {
       behind.outputs = {{"top_values", DType::f32, top_k_, false, false, axis, Sharding::rank_rows},
                         {"top_indices", DType::i32, top_k_, false, false, axis, Sharding::rank_rows},
                         {"rest", DType::f32, 1, false, false, axis, Sharding::rank_rows}};
+      break;
+    case TeacherOutput::sampled:
+      behind.outputs = {{"sampled", DType::f32, 1, false, false, axis, Sharding::rank_rows}};
       break;
   }
   return stage_ports(behind);
@@ -119,24 +133,23 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
     case TeacherOutput::top_k_rest:
       put_top_k(tape, sent_hidden(tape, inputs), outputs);
       break;
+    case TeacherOutput::sampled:
+      put_sampled(tape, inputs, outputs);
+      break;
   }
 }
 
 Var DecoderTrunk::sent_hidden(Tape& tape, const Inputs& inputs) {
   const Var all = gathered_hidden(tape, inputs);
   if (!answers_alone()) return all;
-  std::vector<std::int32_t> answers;
-  const std::span<const std::int32_t> targets = inputs.host(targets_port.name).span<std::int32_t>();
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    if (targets[row] != ignored_target) answers.push_back(static_cast<std::int32_t>(row));
-  }
+  const std::vector<std::int32_t> answers = rows_with_target(inputs.host(targets_port.name).span<std::int32_t>());
   return index_select(tape, all, tape.indices(answers));
 }
 
 void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
   const std::int64_t rows = hidden.value().rows();
-  const std::int64_t block = std::min(rows, top_k_block_rows);
+  const std::int64_t block = std::min(rows, block_rows);
   Var values = tape.output({rows, top_k_}, DType::f32, false);
   Var indices = tape.output({rows, top_k_}, DType::i32, false);
   const bool with_rest = boundary_ == TeacherOutput::top_k_rest;
@@ -156,6 +169,32 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
   if (with_rest) outputs.set("rest", std::move(rest));
   outputs.set("top_values", own_rows(tape, values));
   outputs.set("top_indices", own_rows(tape, indices));
+}
+
+void DecoderTrunk::put_sampled(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Var all = gathered_hidden(tape, inputs);
+  const std::span<const std::int32_t> targets = inputs.host(targets_port.name).span<std::int32_t>();
+  Var sampled = tape.output({all.value().rows(), 1}, DType::f32, false);
+  const std::span<float> to = sampled.value().span<float>();
+  std::ranges::fill(to, 0.0F);
+  const std::vector<std::int32_t> rows = rows_with_target(targets);
+  const double temperature = inputs.pass() == Pass::train ? temperature_ : 1;
+  const PackedWeight& weight = head().packed(tape.ops(), tape.compute(), PackFor::forward);
+  const Block logits = tape.scratch({block_rows, head().shape()[0]}, DType::f32);
+  for (std::size_t first = 0; first < rows.size(); first += block_rows) {
+    const auto chosen = std::span(rows).subspan(first, std::min<std::size_t>(block_rows, rows.size() - first));
+    const Var hidden = index_select(tape, all, tape.indices(chosen));
+    const Tensor part = logits.tensor().row_slice(0, std::ssize(chosen));
+    tape.ops().run(Linear{.x = hidden.value(), .w = &weight, .y = part});
+    cap_logits(tape, part);
+    for (std::size_t at = 0; at < chosen.size(); ++at) {
+      const Tensor row = part.row_slice(static_cast<std::int64_t>(at), 1);
+      const auto number = static_cast<std::size_t>(chosen[at]);
+      to[number] =
+          log_probability(row.span<float>().first(static_cast<std::size_t>(tokens_)), targets[number], temperature);
+    }
+  }
+  outputs.set("sampled", std::move(sampled));
 }
 
 Var DecoderTrunk::own_rows(Tape& tape, const Var& x) const {

@@ -44,4 +44,12 @@ void top_log_probabilities(const RowLogits& rows, const Tensor& values, const Te
   }
 }
 
+float log_probability(std::span<const float> logits, std::int32_t token, double temperature) {
+  const float max = std::ranges::max(logits);
+  const auto scaled = [&](float logit) { return (double{logit} - max) / temperature; };
+  double sum = 0;
+  for (const float logit : logits) sum += double{std::exp(static_cast<float>(scaled(logit)))};
+  return static_cast<float>(scaled(logits[static_cast<std::size_t>(token)]) - std::log(sum));
+}
+
 }  // namespace maestro

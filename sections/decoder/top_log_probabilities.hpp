@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The likeliest tokens of logit rows with their log-probabilities, and the log-probability of all other tokens.
+// Log-probabilities of tokens in logit rows: the likeliest and all others together, or a single one.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/core/tensor.hpp"
 
@@ -17,5 +18,8 @@ struct RowLogits {
 /// by their log-probabilities, and fills `rest` (N, 1) f32 with the log-probability of all other tokens: from their
 /// sum, not from a difference to 1. Every result is in [least_log_probability, 0]. Host memory.
 void top_log_probabilities(const RowLogits& rows, const Tensor& values, const Tensor& indices, const Tensor& rest);
+
+/// Returns log softmax(logits / temperature)[token].
+[[nodiscard]] float log_probability(std::span<const float> logits, std::int32_t token, double temperature);
 
 }  // namespace maestro

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/core/result.hpp"
+#include "runtime/data/corpus.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/ops/distillation_settings.hpp"
 #include "sections/distill/shared_vocabulary.hpp"
@@ -38,6 +39,10 @@ void check(const std::string& section, const DistilledDecoder::Options& options,
   settings.shared_vocabulary = shared;
   settings.top_k = teacher.top_k;
   try {
+    if (teacher.boundary != TeacherOutput::sampled || !options.policy_gradient) validate(settings);
+    if (!options.policy_gradient) return;
+    settings.divergence = Divergence::policy_gradient;  // of made rows
+    settings.ratio_cap = options.ratio_cap;
     validate(settings);
   } catch (const JobError& error) {
     throw JobError(section + ": " + (options.teachers.size() > 1 ? teacher.section + ": " : "") + error.what(),
@@ -59,9 +64,20 @@ SharedVocabulary matched(const SectionContext& context, const DistilledDecoder::
 DistilledDecoder::Options DistilledDecoder::Options::read(const JobTable& student) {
   Options options;
   options.decoder = read_decoder_shape(student);
+  options.policy_gradient =
+      student.choice("loss", "divergence", {"divergence", "policy_gradient"},
+                     {"the loss of the samples that the student makes: the divergence from the teacher, or the policy "
+                      "gradient with the advantage log p_teacher - log p_student of each token"}) == "policy_gradient";
+  options.ratio_cap = student.number("ratio_cap", options.ratio_cap, {.min = 0},
+                                     {"policy_gradient: each token's weight p_student / p_generator is at most this; "
+                                      "0: no weight"});
+  if (!options.policy_gradient && student.has("ratio_cap")) {
+    student.fail("ratio_cap", "is for loss = \"policy_gradient\"; set that, or leave ratio_cap out");
+  }
   options.divergence = read_divergence(student, options.divergence);
   options.temperature =
-      student.number("temperature", options.temperature, positive, {"the temperature T of both distributions"});
+      student.number("temperature", options.temperature, positive,
+                     {"the temperature T of both distributions; with loss = \"policy_gradient\" the generator's"});
   options.alpha =
       student.number("alpha", options.alpha, fraction, {"loss = alpha T^2 divergence + (1 - alpha) cross-entropy"});
   options.beta = student.number("beta", options.beta, fraction, {"js: the teacher's weight in the mixture"});
@@ -82,6 +98,10 @@ TeacherModel DistilledDecoder::read_teacher(const JobTable& table) {
 DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options& options)
     : DecoderSection(context, options.decoder, options.data, OutputLayer::own_or_tied), options_(options) {
   const bool several = options_.teachers.size() > 1;
+  const auto sampled = [](const TeacherModel& teacher) { return teacher.boundary == TeacherOutput::sampled; };
+  if (std::ranges::any_of(options_.teachers, sampled) && !std::ranges::all_of(options_.teachers, sampled)) {
+    throw JobError(context.name + ": some teachers have boundary = \"sampled\" and others not; set it for all or none");
+  }
   for (TeacherModel& teacher : options_.teachers) {
     const SharedVocabulary vocabulary = matched(context, options, teacher);
     check(context.name, options, teacher, vocabulary.columns);
@@ -96,6 +116,7 @@ DistilledDecoder::DistilledDecoder(const SectionContext& context, const Options&
 
 Ports DistilledDecoder::ports() const {
   Ports behind{{targets_port}, {}};
+  if (has_ratio()) behind.inputs.push_back({"sampled", DType::f32, 1, false, false});
   for (const TeacherInput& teacher : teachers_) {
     for (Port& port : teacher.ports()) behind.inputs.push_back(std::move(port));
   }
@@ -127,22 +148,47 @@ std::vector<Lesson> DistilledDecoder::lessons(const Inputs& inputs) const {
   return lessons;
 }
 
-void DistilledDecoder::learn(Tape& tape, const Rows& rows, const Lesson& lesson, LessonSums& sums) {
+LossSums DistilledDecoder::teacher_sums(const Inputs& inputs, const Lesson& lesson,
+                                        const Lesson::Teacher& teacher) const {
+  const std::span<const std::int32_t> targets = inputs.host(targets_port.name).span<std::int32_t>();
+  const Tensor sampled = teachers_[teacher.number].sampled(inputs);
+  const std::vector<std::int64_t> rows = row_numbers(lesson.rows), taught = row_numbers(teacher.rows);
+  LossSums sums;
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    if (targets[static_cast<std::size_t>(rows[at])] == ignored_target) continue;
+    sums.teacher_ce -= double{sampled.span<float>()[static_cast<std::size_t>(taught[at])]};
+  }
+  return sums;
+}
+
+void DistilledDecoder::learn(Tape& tape, const Inputs& inputs, const Rows& rows, const Lesson& lesson,
+                             LessonSums& sums) {
   const Var state = chosen_rows(tape, rows.state, lesson.rows);
   const Var targets = chosen_rows(tape, rows.targets, lesson.rows);
+  const Var sampled = chosen_rows(tape, rows.sampled, lesson.rows);
   const Tensor wanted = targets.value().reshaped(Shape{targets.value().elements()});
-  sums.begin_lesson();
+  sums.begin_lesson(lesson.made);
   if (lesson.teachers.empty()) {  // a row without a teacher counts only with its cross-entropy, in full
-    const double share = 1 - options_.alpha;
+    const double share = lesson.made ? 0 : 1 - options_.alpha;
     const HeadLoss loss{&wanted, rows.loss_scale * share, decoder().logit_softcap};
     return sums.add_untaught(share, cross_entropy_loss(tape, state, head(), loss, head_part()));
   }
   const double alpha = lesson.made ? 1 : options_.alpha;  // the student's own tokens are no targets of cross-entropy
-  const DistillationTerms terms{options_.divergence, options_.temperature, alpha, options_.beta, shared_vocabulary_};
+  const bool policy = lesson.made && options_.policy_gradient;
+  DistillationTerms terms{options_.divergence, options_.temperature, alpha, options_.beta, shared_vocabulary_};
+  if (policy) terms.divergence = Divergence::policy_gradient;
+  if (policy) terms.ratio_cap = options_.ratio_cap;
   for (const Lesson::Teacher& each : lesson.teachers) {
     TeacherInput& teacher = teachers_[each.number];
+    HeadLoss loss{&wanted, rows.loss_scale * each.share, decoder().logit_softcap};
+    if (!policy && !teacher.knows_divergence()) {
+      sums.add(each.number, each.share,
+               Pending<LossSums>(std::vector<Pending<LossSums>>{
+                   cross_entropy_loss(tape, state, head(), loss, head_part()), teacher_sums(inputs, lesson, each)}));
+      continue;
+    }
     const TeacherRows taught = chosen_rows(tape, rows.teachers[each.number], each.rows);
-    const HeadLoss loss{&wanted, rows.loss_scale * each.share, decoder().logit_softcap};
+    if (policy && has_ratio()) loss.sampled = sampled.value();
     const VocabularyParts parts{head_part(), vocabulary_part(context().parallel, teacher.model().decoder.vocabulary)};
     sums.add(each.number, each.share,
              distillation_loss(tape, state, head(), teacher.signal(taught), terms, loss, parts));
@@ -155,17 +201,24 @@ void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& output
   rows.state = gathered_hidden(tape, inputs);
   const Tensor targets = targets_of(inputs);
   rows.targets = tape.input(targets.reshaped(Shape{targets.elements(), 1}));
+  if (has_ratio()) {
+    const Tensor& sampled = inputs["sampled"].value();
+    rows.sampled = tape.input(sampled.reshaped(Shape{sampled.elements(), 1}));
+  }
   rows.loss_scale = inputs.loss_scale();
   for (const TeacherInput& teacher : teachers_) rows.teachers.push_back(teacher.received(tape, inputs));
   LessonSums sums;
   const std::vector<Lesson> all = lessons(inputs);
-  for (const Lesson& lesson : all) learn(tape, rows, lesson, sums);
+  for (const Lesson& lesson : all) learn(tape, inputs, rows, lesson, sums);
   if (context().parallel.tensor() != 0) return;
-  if (teachers_.size() == 1 && all.size() == 1)
+  const LessonSums::Figures figures{options_.generates && inputs.pass() == Pass::train, has_ratio()};
+  if (teachers_.size() == 1 && all.size() == 1 && !figures.by_origin && teachers_.front().knows_divergence())
     return outputs.losses(sums.only(), true, teachers_.front().knows_cross_entropy());
   std::vector<LessonSums::Teacher> teachers;
-  for (const TeacherInput& each : teachers_) teachers.push_back({each.model().section, each.knows_cross_entropy()});
-  sums.report(outputs, teachers);
+  for (const TeacherInput& each : teachers_) {
+    teachers.push_back({each.model().section, each.knows_cross_entropy(), each.knows_divergence()});
+  }
+  sums.report(outputs, teachers, figures);
 }
 
 Cost DistilledDecoder::cost(const SampleShape& sample) const {

@@ -36,14 +36,6 @@ bool same_lesson(const Lesson& a, const Lesson& b) {
          std::ranges::equal(a.teachers, b.teachers, {}, &Lesson::Teacher::number, &Lesson::Teacher::number);
 }
 
-std::vector<std::int64_t> expanded(const std::vector<RowRange>& ranges) {
-  std::vector<std::int64_t> rows;
-  for (const RowRange& range : ranges) {
-    for (std::int64_t row = range.first; row < range.end(); ++row) rows.push_back(row);
-  }
-  return rows;
-}
-
 /// Returns the ranges of the entries of `rows` that are chosen.
 std::vector<RowRange> chosen(const std::vector<std::int64_t>& rows, const std::vector<bool>& chosen) {
   std::vector<RowRange> ranges;
@@ -68,6 +60,14 @@ std::vector<std::int64_t> answers_before(std::span<const std::int32_t> offsets, 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> row_numbers(const std::vector<RowRange>& ranges) {
+  std::vector<std::int64_t> rows;
+  for (const RowRange& range : ranges) {
+    for (std::int64_t row = range.first; row < range.end(); ++row) rows.push_back(row);
+  }
+  return rows;
+}
 
 std::vector<Lesson> lessons_of(std::span<const std::int32_t> offsets, RowRange part,
                                const std::vector<TaughtSamples>& teachers, const std::vector<bool>& made) {
@@ -99,12 +99,12 @@ std::vector<Lesson> answer_lessons(std::span<const std::int32_t> offsets, const 
                                    std::span<const std::int32_t> targets) {
   std::vector<Lesson> lessons = lessons_of(offsets, {0, std::ssize(targets)}, teachers);
   for (Lesson& lesson : lessons) {
-    const std::vector<std::int64_t> rows = expanded(lesson.rows);
+    const std::vector<std::int64_t> rows = row_numbers(lesson.rows);
     std::vector<bool> answers;
     for (const std::int64_t row : rows) answers.push_back(targets[static_cast<std::size_t>(row)] != ignored_target);
     lesson.rows = chosen(rows, answers);
     for (Lesson::Teacher& teacher : lesson.teachers) {
-      std::vector<std::int64_t> sent = expanded(teacher.rows);
+      std::vector<std::int64_t> sent = row_numbers(teacher.rows);
       if (const TaughtSamples& of = teachers[teacher.number]; of.answers) {
         const std::vector<std::int64_t> before = answers_before(offsets, of, targets);
         for (std::int64_t& row : sent) row = before[static_cast<std::size_t>(row)];

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct TaughtSamples {
   std::vector<bool> taken;  ///< whether it sends rows, by sample
   bool answers = false;     ///< sends only the rows that have a target
 };
+
+/// Returns the rows of ranges, in their order.
+[[nodiscard]] std::vector<std::int64_t> row_numbers(const std::vector<RowRange>& ranges);
 
 /// Returns the lessons of the rows `part` of a micro-batch; sample s has the rows offsets[s] to offsets[s + 1], and
 /// `made` states by sample whether a generator made it; empty: none. A part without rows has a lesson without teachers.

@@ -6,6 +6,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/job/generator_config.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/distill/recorded_teacher.hpp"
@@ -75,6 +76,43 @@ std::vector<double> read_weights(const JobTable& student, std::size_t teachers) 
                                       "; give each teacher one, or leave it out");
 }
 
+/// Sets the temperature of loss = "policy_gradient", the generator's. Refuses settings that loss does not work with.
+void set_policy_temperature(const JobTable& student, const JobTable& root, const std::string& generator,
+                            DistilledDecoder::Options& options) {
+  if (generator.empty()) {
+    student.fail("loss", "is \"policy_gradient\", which learns from samples that the student makes; add a table " +
+                             std::string("[generator], or set \"divergence\""));
+  }
+  const JobTable table = root.table(generator);
+  const GeneratorConfig config = read_generator(table);
+  if (config.on_policy == 0) {
+    table.fail("on_policy", "is 0, and loss = \"policy_gradient\" learns from made samples; set it above 0");
+  }
+  const std::string drawn =
+      ", and loss = \"policy_gradient\" learns from tokens that are drawn by the student's "
+      "probabilities; ";
+  if (config.temperature == 0) table.fail("temperature", "is 0" + drawn + "set it above 0");
+  if (config.top_k != 0) table.fail("top_k", "is set" + drawn + "leave it out");
+  if (config.top_p != 1) table.fail("top_p", "is set" + drawn + "leave it out");
+  if (student.has("temperature") && options.temperature != config.temperature) {
+    student.fail("temperature", "is not " + generator + ".temperature, at which loss = \"policy_gradient\" compares " +
+                                    "student and teacher; leave it out");
+  }
+  options.temperature = config.temperature;
+}
+
+/// Refuses boundary = sampled, which only teaches made samples, if samples are read too.
+void check_sampled(const JobTable& student, const JobTable& table, const JobTable& root, const std::string& generator,
+                   const TeacherModel& teacher) {
+  if (teacher.boundary != TeacherOutput::sampled) return;
+  const GeneratorConfig config = read_generator(root.table(generator));
+  if (config.on_policy == 1 && config.from_step == 1) return;
+  table_of_output(student, table)
+      .fail("boundary", "is \"sampled\", which only teaches made samples, and the job reads samples too; set " +
+                            generator + (config.on_policy == 1 ? ".from_step" : ".on_policy") +
+                            " = 1, or boundary = \"hidden\"");
+}
+
 /// Refuses keys of the student's table that describe a single teacher's output.
 void refuse_output_keys(const JobTable& student) {
   for (const char* key : {"boundary", "top_k"}) {
@@ -103,8 +141,11 @@ TeacherOutput read_teacher_boundary(const JobTable& student, const JobTable& tea
   return read_boundary(table_of_output(student, teacher), TeacherOutput::hidden);
 }
 
-DistilledDecoder::Options read_student(const JobTable& student, const JobTable& root, const DataShape& data) {
+DistilledDecoder::Options read_student(const JobTable& student, const JobTable& root, const DataShape& data,
+                                       const std::string& generator) {
   DistilledDecoder::Options options = DistilledDecoder::Options::read(student);
+  options.generates = !generator.empty();
+  if (options.policy_gradient) set_policy_temperature(student, root, generator, options);
   const std::vector<std::string> names = read_teacher_names(student);
   const std::vector<double> weights = read_weights(student, names.size());
   if (names.size() > 1) refuse_output_keys(student);
@@ -113,6 +154,7 @@ DistilledDecoder::Options read_student(const JobTable& student, const JobTable& 
     const JobTable table = table_of_teacher(student, root, name);
     options.teachers.push_back(is_recorded(table) ? read_recorded(student, table) : read_live(student, table, data));
     options.teachers.back().weight = weights[options.teachers.size() - 1];
+    if (options.policy_gradient) check_sampled(student, table, root, generator, options.teachers.back());
   }
   return options;
 }

@@ -21,8 +21,9 @@ namespace maestro {
 /// several, and top_k_rest for a recorded teacher.
 [[nodiscard]] TeacherOutput read_teacher_boundary(const JobTable& student, const JobTable& teacher);
 
-/// Reads the student and, in the job's `root`, its teachers. Throws JobError.
+/// Reads the student and, in the job's `root`, its teachers and `generator`, the section that makes samples; empty:
+/// there is none. Throws JobError.
 [[nodiscard]] DistilledDecoder::Options read_student(const JobTable& student, const JobTable& root,
-                                                     const DataShape& data);
+                                                     const DataShape& data, const std::string& generator = "");
 
 }  // namespace maestro

@@ -22,7 +22,7 @@ void check_layout(const SectionContext& context, const TeacherModel& model, bool
     throw JobError(context.name + ": boundary = \"top_k_rest\", which a recorded teacher has, is supported on " +
                    "CPUs only; remove devices, or learn from a teacher that runs in the job");
   }
-  if (names_tokens(model.boundary)) return;
+  if (!is_dense(model.boundary)) return;
   const CutSizes sizes{.vocabulary = model.decoder.vocabulary, .vocabulary_name = "the teacher's vocabulary"};
   check_parallel_fit(context.name, sizes, context.parallel.layout);
   if (!replicated || model.boundary != TeacherOutput::logits) return;
@@ -58,6 +58,8 @@ std::vector<Port> TeacherInput::ports() const {
       logits.sharding = Sharding::vocabulary;
       return {logits};
     }
+    case TeacherOutput::sampled:
+      return {port("sampled", DType::f32, 1)};
     case TeacherOutput::top_k:
     case TeacherOutput::top_k_rest:
       break;
@@ -99,6 +101,9 @@ TeacherRows TeacherInput::received(Tape& tape, const Inputs& inputs) const {
     case TeacherOutput::logits:
       rows.logits = inputs[prefix_ + "_logits"];
       break;
+    case TeacherOutput::sampled:
+      rows.sampled = all_rows(tape, inputs, "sampled");
+      break;
     case TeacherOutput::top_k_rest:
       rows.rest = all_rows(tape, inputs, "rest");
       [[fallthrough]];
@@ -122,6 +127,9 @@ TeacherSignal TeacherInput::signal(const TeacherRows& rows) {
       break;
     case TeacherOutput::logits:
       signal.logits = rows.logits.value();
+      break;
+    case TeacherOutput::sampled:
+      signal.sampled = rows.sampled.value();
       break;
     case TeacherOutput::top_k_rest:
       signal.rest = rows.rest.value();
@@ -156,7 +164,8 @@ Var chosen_rows(Tape& tape, const Var& from, std::span<const RowRange> ranges) {
 
 TeacherRows chosen_rows(Tape& tape, const TeacherRows& from, std::span<const RowRange> ranges) {
   const auto chosen = [&](const Var& rows) { return chosen_rows(tape, rows, ranges); };
-  return {chosen(from.hidden), chosen(from.logits), chosen(from.values), chosen(from.indices), chosen(from.rest)};
+  return {chosen(from.hidden),  chosen(from.logits), chosen(from.values),
+          chosen(from.indices), chosen(from.rest),   chosen(from.sampled)};
 }
 
 }  // namespace maestro

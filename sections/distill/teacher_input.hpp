@@ -16,7 +16,7 @@ namespace maestro {
 
 /// A teacher's outputs for some rows of a micro-batch.
 struct TeacherRows {
-  Var hidden, logits, values, indices, rest;  ///< tensors by boundary
+  Var hidden, logits, values, indices, rest, sampled;  ///< tensors by boundary
 };
 
 class TeacherInput {
@@ -32,6 +32,10 @@ class TeacherInput {
   [[nodiscard]] std::vector<Port> ports() const;
   /// Returns whether the teacher's cross-entropy is known: it needs the target's logit, which may not be among the k.
   [[nodiscard]] bool knows_cross_entropy() const { return !names_tokens(model_.boundary); }
+  /// Returns whether a divergence from the teacher is known: it needs more than the target's log-probability.
+  [[nodiscard]] bool knows_divergence() const { return model_.boundary != TeacherOutput::sampled; }
+  /// Returns the log-probabilities of the targets in host memory, by boundary = sampled.
+  [[nodiscard]] Tensor sampled(const Inputs& inputs) const { return inputs.host(prefix_ + "_sampled"); }
   /// Returns the FLOPs of the teacher's output layer if it is kept here.
   [[nodiscard]] double flops(const SampleShape& sample) const;
   /// Returns the bytes of that layer on this rank.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "runtime/core/result.hpp"
@@ -41,15 +42,41 @@ TEST(SampleStore, the_completion_is_learned_and_the_prompt_is_not) {
       {{{1, 2, 3}, {4}, {}}, {{1, 2, 3}, {none, none, 4}}},
       {{{1}, {4, 5, 6}, {}}, {{1, 4, 5}, {4, 5, 6}}},
       {{{1}, {4}, {}}, {{1}, {4}}},
+      {{{1, 2}, {4}, {}}, {{1, 2}, {none, 4}}},
+      {{{1, 2}, {4, 5}, {}}, {{1, 2, 4}, {none, 4, 5}}},
+      {{{1, 2}, {1, 2}, {}}, {{1, 2, 1}, {none, 1, 2}}},
+      {{{7, 7, 7}, {7, 7, 7}, {}}, {{7, 7, 7, 7, 7}, {none, none, 7, 7, 7}}},
+      {{{0}, {0, 0}, {}}, {{0, 0}, {0, 0}}},
+      {{{9, 8, 7, 6, 5}, {4}, {}}, {{9, 8, 7, 6, 5}, {none, none, none, none, 4}}},
+      {{{9}, {8, 7, 6, 5, 4}, {}}, {{9, 8, 7, 6, 5}, {8, 7, 6, 5, 4}}},
+      {{{3, 1}, {4, 1, 5, 9}, {}}, {{3, 1, 4, 1, 5}, {none, 4, 1, 5, 9}}},
   };
   for (std::uint32_t number = 0; number < cases.size(); ++number) {
     const MadeSampleId id{StepId(3), number};
     store.put(id, cases[number].first);
     EXPECT_EQ(read(store, id), cases[number].second) << number;
     EXPECT_EQ(store.targets(id), std::ssize(cases[number].first.completion));
+    EXPECT_EQ(store.targets(id), std::ranges::count_if(cases[number].second.targets, [](auto t) { return t != none; }));
+    EXPECT_EQ(store.length(id), std::ssize(cases[number].second.tokens));
   }
   Tokens longer(5);
   EXPECT_THROW(store.read({StepId(3), 0}, longer, longer), std::invalid_argument);
+}
+
+TEST(SampleStore, targets_have_the_log_probabilities_of_their_draws) {
+  SampleStore store;
+  store.put({StepId(3), 0}, {{1, 2, 3}, {4, 5}, {-0.5F, -2}});
+  store.put({StepId(3), 1}, {{1}, {4}, {-1}});
+  std::vector<float> sampled(4, 7);
+  store.sampled({StepId(3), 0}, sampled);
+  EXPECT_EQ(sampled, (std::vector<float>{0, 0, -0.5F, -2}));
+  EXPECT_THROW(store.sampled({StepId(3), 1}, sampled), std::invalid_argument);
+  EXPECT_THROW(store.sampled({StepId(4), 0}, sampled), std::out_of_range);
+  sampled.resize(1);
+  store.sampled({StepId(3), 1}, sampled);
+  EXPECT_EQ(sampled, std::vector<float>{-1});
+  store.put({StepId(3), 2}, {{1}, {4}, {}});
+  EXPECT_THROW(store.sampled({StepId(3), 2}, sampled), std::invalid_argument) << "without log-probabilities";
 }
 
 TEST(SampleStore, a_sample_is_there_until_its_step_is_dropped) {  // SZ-1

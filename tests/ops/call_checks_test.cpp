@@ -236,6 +236,27 @@ TEST_F(CallChecks, the_teacher_has_the_students_rows_and_its_own_vocabulary) {
   EXPECT_THAT(loss(teacher, 9), ::testing::HasSubstr("its indices i32"));
 }
 
+TEST_F(CallChecks, a_policy_gradient_takes_log_probabilities_for_each_row) {
+  const Tensor targets = value({8}, DType::i32).value();
+  const Var hidden = value({8, 32});
+  TeacherSignal teacher;
+  teacher.boundary = TeacherOutput::sampled;
+  teacher.vocabulary = 10;
+  DistillationTerms terms{.divergence = Divergence::policy_gradient, .shared_vocabulary = 10};
+  HeadLoss loss{&targets, 1};
+  const auto verdict = [&] {
+    return refusal([&] { (void)distillation_loss(tape_, hidden, table_, teacher, terms, loss); });
+  };
+  teacher.sampled = value({4, 1}).value();
+  EXPECT_THAT(verdict(), ::testing::HasSubstr("the teacher's sampled must have an element for each row"));
+  teacher.sampled = value({8, 1}).value();
+  EXPECT_EQ(verdict(), "accepted");
+  terms.ratio_cap = 2;
+  EXPECT_THAT(verdict(), ::testing::HasSubstr("sampled must have an element for each row if there is a ratio"));
+  loss.sampled = value({8, 1}).value();
+  EXPECT_EQ(verdict(), "accepted");
+}
+
 TEST_F(CallChecks, a_gradient_has_the_shape_of_its_value) {
   const Var x = value({8, 32});
   const Block gradient = tape_.scratch({8, 16}, DType::f32);

@@ -41,6 +41,12 @@ TEST(DistillationSettings, sound_ones_are_accepted) {
   settings.boundary = TeacherOutput::top_k_rest;
   settings.divergence = Divergence::reverse_kl;  // finite with the rest
   EXPECT_EQ(verdict(settings), "accepted");
+  settings.divergence = Divergence::policy_gradient;
+  settings.ratio_cap = 2;
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::sampled}) {
+    settings.boundary = boundary;
+    EXPECT_EQ(verdict(settings), "accepted");
+  }
 }
 
 TEST(DistillationSettings, each_unsound_one_is_named_with_a_way_out) {
@@ -52,6 +58,15 @@ TEST(DistillationSettings, each_unsound_one_is_named_with_a_way_out) {
   using S = DistillationSettings;
   EXPECT_NE(with([](S& s) { s.temperature = 0; }).find("temperature = 0 must be greater than 0"), std::string::npos);
   EXPECT_NE(with([](S& s) { s.temperature = NAN; }).find("temperature = nan"), std::string::npos);
+  const auto policy = [](S& s) { s.divergence = Divergence::policy_gradient; };
+  for (const TeacherOutput boundary : {TeacherOutput::top_k, TeacherOutput::top_k_rest}) {
+    EXPECT_NE(with([&](S& s) { policy(s), s.boundary = boundary; }).find("\"hidden\", \"logits\" or \"sampled\""),
+              std::string::npos);
+  }
+  EXPECT_NE(with([](S& s) { s.boundary = TeacherOutput::sampled; }).find("use loss = \"policy_gradient\""),
+            std::string::npos);
+  EXPECT_NE(with([&](S& s) { policy(s), s.ratio_cap = -1; }).find("ratio_cap = -1"), std::string::npos);
+  EXPECT_NE(with([&](S& s) { policy(s), s.ratio_cap = NAN; }).find("ratio_cap = nan"), std::string::npos);
   EXPECT_NE(with([](S& s) { s.alpha = 1.5; }).find("alpha = 1.5 must lie in [0, 1]"), std::string::npos);
   EXPECT_NE(with([](S& s) { s.divergence = Divergence::js, s.beta = 0; }).find("divergence = \"forward_kl\""),
             std::string::npos);

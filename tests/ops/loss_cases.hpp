@@ -21,6 +21,9 @@ inline void expect_near_sums(const LossSums& got, const LossSums& wanted, double
   EXPECT_TRUE(near(got.kl, wanted.kl)) << got.kl << " kl, wanted " << wanted.kl;
   EXPECT_TRUE(near(got.total, wanted.total)) << got.total << " total, wanted " << wanted.total;
   EXPECT_TRUE(near(got.teacher_ce, wanted.teacher_ce)) << got.teacher_ce << " teacher_ce, wanted " << wanted.teacher_ce;
+  EXPECT_TRUE(near(got.policy, wanted.policy)) << got.policy << " policy, wanted " << wanted.policy;
+  EXPECT_TRUE(near(got.ratio, wanted.ratio)) << got.ratio << " ratio, wanted " << wanted.ratio;
+  EXPECT_EQ(got.capped, wanted.capped);
 }
 
 /// Returns the problem with every divergence and each teacher output for which that divergence is finite.
@@ -37,6 +40,9 @@ inline std::vector<LossProblem> with_every_divergence(const LossProblem& problem
   for (const Divergence divergence : {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js}) {
     problems.push_back(with_rest(problem));
     problems.back().divergence = divergence;
+  }
+  for (const TeacherOutput boundary : {TeacherOutput::hidden, TeacherOutput::logits, TeacherOutput::sampled}) {
+    problems.push_back(with_policy(problem, boundary));
   }
   return problems;
 }

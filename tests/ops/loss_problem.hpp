@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 
 #include "runtime/ops/cpu/losses/distillation.hpp"
 #include "tests/ops/owned_tensor.hpp"
@@ -30,6 +31,8 @@ struct LossProblem {
   testing::Values hidden, head, teacher_hidden, teacher_head, targets;
   testing::Values teacher_logits, teacher_values, teacher_indices;
   testing::Values teacher_rest;  ///< rest for boundary = top_k_rest, whose teacher_values are log-probabilities
+  double ratio_cap = 0;
+  testing::Values sampled, teacher_sampled;  ///< log mu and, for boundary = sampled, log p of the targets
 
   /// Derives the teacher logits and their k largest shared columns from teacher_hidden and teacher_head.
   void derive_boundaries() {
@@ -108,6 +111,11 @@ inline LossAnswer compute(const LossProblem& p, const LossRun& run) {
   call.teacher_values = names_tokens(p.boundary) ? values.tensor() : Tensor();
   call.teacher_indices = names_tokens(p.boundary) ? indices.tensor() : Tensor();
   call.teacher_rest = p.boundary == TeacherOutput::top_k_rest ? rest.tensor() : Tensor();
+  const OwnedTensor sampled(DType::f32, Shape{p.rows, 1}, p.sampled);
+  const OwnedTensor teacher_sampled(DType::f32, Shape{p.rows, 1}, p.teacher_sampled);
+  call.ratio_cap = p.ratio_cap;
+  call.sampled = p.ratio_cap > 0 ? sampled.tensor() : Tensor();
+  call.teacher_sampled = p.boundary == TeacherOutput::sampled ? teacher_sampled.tensor() : Tensor();
   return {loss.distillation(call), dhidden.values(), dhead.values()};
 }
 
@@ -131,6 +139,34 @@ inline LossProblem random_loss_problem(LossProblem sizes, unsigned seed) {
       p.teacher_indices.push_back(static_cast<double>(column));
       p.teacher_values.push_back(p.teacher_logits[static_cast<std::size_t>(r * p.teacher_vocabulary + column)]);
     }
+  }
+  return p;
+}
+
+/// Returns the problem with policy_gradient: targets that were drawn with the student's probabilities at 1, or up to
+/// e^(1/2) times more or less.
+inline LossProblem with_policy(LossProblem p, TeacherOutput boundary) {
+  p.boundary = boundary;
+  p.divergence = Divergence::policy_gradient;
+  p.ratio_cap = 1.25;
+  p.sampled.clear();
+  p.teacher_sampled.clear();
+  const auto log_probability = [&](std::int64_t target, double temperature, const auto& logit) {
+    double sum = 0;
+    for (std::int64_t v = 0; v < p.shared; ++v) sum += std::exp(logit(v) / temperature);
+    return target < 0 ? 0 : logit(target) / temperature - std::log(sum);
+  };
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    const auto target = static_cast<std::int64_t>(p.targets[static_cast<std::size_t>(r)]);
+    const auto z = [&](std::int64_t v) {
+      const double* hidden = &p.hidden[static_cast<std::size_t>(r * p.width)];
+      return std::inner_product(hidden, hidden + p.width, &p.head[static_cast<std::size_t>(v * p.width)], 0.0);
+    };
+    const auto u = [&](std::int64_t v) {
+      return p.teacher_logits[static_cast<std::size_t>(r * p.teacher_vocabulary + v)];
+    };
+    p.sampled.push_back(log_probability(target, 1, z) + (static_cast<double>(r % 5) - 2) / 4);
+    p.teacher_sampled.push_back(log_probability(target, p.temperature, u));
   }
   return p;
 }

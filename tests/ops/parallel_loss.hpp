@@ -86,7 +86,9 @@ class ParallelLoss {
         logits_(p_.logits_dtype, {p_.rows, p_.teacher_vocabulary}, p_.teacher_logits),
         values_(DType::f32, {p_.rows, p_.k}, p_.teacher_values),
         indices_(DType::i32, {p_.rows, p_.k}, p_.teacher_indices),
-        rest_(DType::f32, {p_.rows, 1}, p_.teacher_rest) {}
+        rest_(DType::f32, {p_.rows, 1}, p_.teacher_rest),
+        sampled_(DType::f32, {p_.rows, 1}, p_.sampled),
+        teacher_sampled_(DType::f32, {p_.rows, 1}, p_.teacher_sampled) {}
 
   [[nodiscard]] Answer answer(const RankPlace& at) const {
     const TablePart head(at.ops, head_, range_of(p_.vocabulary, at.group), setting_.head_trained);
@@ -98,7 +100,9 @@ class ParallelLoss {
     const Block teacher_hidden = given(tape, teacher_hidden_), logits = given(tape, own_logits);
     const Block values = given(tape, values_), indices = given(tape, indices_), rest = given(tape, rest_);
     const Var hidden = tape.input(hidden_memory.tensor(), true);
-    const HeadLoss loss{&targets.tensor(), p_.scale, p_.softcap};
+    const Block sampled = given(tape, sampled_), teacher_sampled = given(tape, teacher_sampled_);
+    HeadLoss loss{&targets.tensor(), p_.scale, p_.softcap};
+    if (p_.ratio_cap > 0) loss.sampled = sampled.tensor();
     const VocabularyPart student = part_of(p_.vocabulary, at.group);
     Pending<LossSums> sums = LossSums();
     if (p_.with_teacher) {
@@ -111,7 +115,8 @@ class ParallelLoss {
       if (names_tokens(p_.boundary)) signal.values = values.tensor();
       if (names_tokens(p_.boundary)) signal.indices = indices.tensor();
       if (p_.boundary == TeacherOutput::top_k_rest) signal.rest = rest.tensor();
-      const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared};
+      if (p_.boundary == TeacherOutput::sampled) signal.sampled = teacher_sampled.tensor();
+      const DistillationTerms terms{p_.divergence, p_.temperature, p_.alpha, p_.beta, p_.shared, p_.ratio_cap};
       sums = distillation_loss(tape, hidden, *head.parameter, signal, terms, loss,
                                {student, part_of(p_.teacher_vocabulary, at.group)});
     } else {
@@ -148,6 +153,7 @@ class ParallelLoss {
   Setting setting_;
   cpu::CpuOperatorTable processor_;
   OwnedTensor hidden_, head_, targets_, teacher_hidden_, teacher_head_, logits_, values_, indices_, rest_;
+  OwnedTensor sampled_, teacher_sampled_;
 };
 
 inline void expect_near(const LossSums& got, const LossSums& wanted, double tolerance) {
@@ -158,6 +164,9 @@ inline void expect_near(const LossSums& got, const LossSums& wanted, double tole
   near(got.kl, wanted.kl, "kl");
   near(got.total, wanted.total, "total");
   near(got.teacher_ce, wanted.teacher_ce, "teacher_ce");
+  near(got.policy, wanted.policy, "policy");
+  near(got.ratio, wanted.ratio, "ratio");
+  EXPECT_EQ(got.capped, wanted.capped);
   EXPECT_EQ(got.tokens, wanted.tokens);
 }
 
@@ -166,6 +175,9 @@ inline void expect_same_bits(const LossSums& got, const LossSums& wanted) {
   EXPECT_EQ(got.kl, wanted.kl);
   EXPECT_EQ(got.total, wanted.total);
   EXPECT_EQ(got.teacher_ce, wanted.teacher_ce);
+  EXPECT_EQ(got.policy, wanted.policy);
+  EXPECT_EQ(got.ratio, wanted.ratio);
+  EXPECT_EQ(got.capped, wanted.capped);
   EXPECT_EQ(got.tokens, wanted.tokens);
 }
 
@@ -211,11 +223,25 @@ inline void PrintTo(const Sizes& of, std::ostream* out) {
 }
 using Terms = std::tuple<TeacherOutput, Divergence>;
 inline const Terms every_terms[] = {
-    {TeacherOutput::hidden, Divergence::forward_kl}, {TeacherOutput::hidden, Divergence::reverse_kl},
-    {TeacherOutput::hidden, Divergence::js},         {TeacherOutput::logits, Divergence::forward_kl},
-    {TeacherOutput::logits, Divergence::reverse_kl}, {TeacherOutput::logits, Divergence::js},
-    {TeacherOutput::top_k, Divergence::forward_kl},  {TeacherOutput::top_k, Divergence::js},
+    {TeacherOutput::hidden, Divergence::forward_kl},
+    {TeacherOutput::hidden, Divergence::reverse_kl},
+    {TeacherOutput::hidden, Divergence::js},
+    {TeacherOutput::logits, Divergence::forward_kl},
+    {TeacherOutput::logits, Divergence::reverse_kl},
+    {TeacherOutput::logits, Divergence::js},
+    {TeacherOutput::top_k, Divergence::forward_kl},
+    {TeacherOutput::top_k, Divergence::js},
+    {TeacherOutput::hidden, Divergence::policy_gradient},
+    {TeacherOutput::logits, Divergence::policy_gradient},
+    {TeacherOutput::sampled, Divergence::policy_gradient},
 };
+
+/// Returns the problem with these terms.
+inline LossProblem with_terms(LossProblem p, const Terms& terms) {
+  std::tie(p.boundary, p.divergence) = terms;
+  if (p.divergence == Divergence::policy_gradient) return cpu::with_policy(p, p.boundary);
+  return p.boundary == TeacherOutput::top_k_rest ? cpu::with_rest(p) : p;
+}
 
 /// Terms that lack GPU kernels.
 inline const Terms processor_terms[] = {

@@ -4,8 +4,8 @@
 
     python tests/ops/record_loss_references.py
 
-writes references/attention.safetensors, references/losses.safetensors and references/bucket_losses.safetensors next to
-this file. Inputs are multiples of 1/64
+writes references/attention.safetensors, references/losses.safetensors, references/bucket_losses.safetensors and
+references/policy_losses.safetensors next to this file. Inputs are multiples of 1/64
 below 2 in magnitude, so they are exact in bfloat16 and serve both precisions; results are stored as float32. The losses
 are spelled out with torch.nn.functional and differentiated by autograd, so no formula is shared with the C++ sources.
 """
@@ -191,8 +191,66 @@ def record_bucket_losses():
     save(HERE / "bucket_losses.safetensors", tensors, notes)
 
 
+def policy_case(inputs, note):
+    """Rows that the student sampled by the policy gradient; with note["mixed"] the other rows by the divergence."""
+    hidden, head = (inputs[key].clone().requires_grad_() for key in ("hidden", "head"))
+    made = inputs["targets"] >= 0
+    read = made & (inputs["made"] == 0) if note["mixed"] else torch.zeros_like(made)
+    made = made & ~read
+    temperature, targets = note["temperature"], inputs["targets"].clamp(min=0).long()[:, None]
+    z = hidden @ head.T
+    log_q = F.log_softmax(z[:, :SHARED] / temperature, -1)
+    log_pi = log_q.gather(1, targets)[:, 0]
+    teachers = [F.log_softmax((inputs[f"teacher_hidden{n}"] @ inputs["teacher_head"].T)[:, :SHARED] / temperature, -1)
+                for n in range(len(note["shares"]))]
+    weight, capped, ratio = torch.ones_like(log_pi), torch.zeros_like(log_pi), torch.ones_like(log_pi)
+    if note["ratio_cap"] > 0:
+        ratio = (log_pi - inputs["sampled"][:, 0]).exp().detach()
+        weight, capped = ratio.clamp(max=note["ratio_cap"]), (ratio > note["ratio_cap"]).double()
+    advantage = sum(share * (log_nu.gather(1, targets)[:, 0] - log_pi).detach()
+                    for share, log_nu in zip(note["shares"], teachers))
+    ce = F.cross_entropy(z, targets[:, 0], reduction="none")
+    policy = -weight * advantage * log_pi
+    total = note["alpha"] * policy[made].sum() + (1 - note["alpha"]) * ce[made].sum()
+    sums = [ce[made].sum(), -advantage[made].sum(), total, policy[made].sum(), weight[made].sum(), capped[made].sum(),
+            policy[made].abs().sum()]
+    if note["mixed"]:
+        kl = divergence(note, log_q, teachers[0])
+        total = total + (note["read_alpha"] * temperature**2 * kl + (1 - note["read_alpha"]) * ce)[read].sum()
+    (total * note["scale"]).backward()
+    return {"sums": torch.stack(sums).detach(), "dhidden": hidden.grad, "dhead": head.grad}
+
+
+def record_policy_losses():
+    generator = torch.Generator().manual_seed(17)
+    inputs = {
+        "hidden": exact(generator, M, C),
+        "head": exact(generator, V, C),
+        "teacher_hidden0": exact(generator, M, CT),
+        "teacher_hidden1": exact(generator, M, CT),
+        "teacher_head": exact(generator, VT, CT),
+        "targets": torch.randint(0, SHARED, (M,), generator=generator).int(),
+        "made": torch.randint(0, 2, (M,), generator=generator).int(),
+    }
+    inputs["targets"][torch.tensor([2, 3, 7])] = -1
+    log_pi = F.log_softmax((inputs["hidden"] @ inputs["head"].T)[:, :SHARED], -1)
+    log_pi = log_pi.gather(1, inputs["targets"].clamp(min=0).long()[:, None])
+    inputs["sampled"] = (log_pi + exact(generator, M, 1)).float().double()
+    tensors, notes = dict(inputs), []
+    for temperature in (1.0, 2.0):
+        for alpha, ratio_cap, shares, mixed in [(1.0, 0.0, [1.0], False), (1.0, 1.25, [1.0], False),
+                                                (0.75, 1e6, [1.0], False), (1.0, 1.25, [0.75, 0.25], False),
+                                                (1.0, 1.25, [1.0], True)]:
+            notes.append(dict(name=f"case{len(notes)}", divergence="reverse_kl", temperature=temperature, alpha=alpha,
+                              beta=0.5, ratio_cap=ratio_cap, shares=shares, mixed=mixed, read_alpha=0.5, scale=0.125))
+            case = policy_case(inputs, notes[-1])
+            tensors.update({f"{notes[-1]['name']}.{key}": value for key, value in case.items()})
+    save(HERE / "policy_losses.safetensors", tensors, notes)
+
+
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     record_attention()
     record_losses()
     record_bucket_losses()
+    record_policy_losses()

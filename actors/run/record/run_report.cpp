@@ -114,7 +114,7 @@ void describe_validation(const RunRecord& record, Report& report) {
     if (ce == metrics.end()) continue;
     // A section with a teacher is the distilled student; a section without one is the plain student or a trained
     // teacher.
-    if (metrics.contains("kl"))
+    if (metrics.contains("kl") || teacher != metrics.end())
       report.set("validation.distilled_ce", ce->second);
     else
       report.set("validation." + section + "_ce", ce->second);

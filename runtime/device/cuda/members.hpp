@@ -32,12 +32,12 @@ consteval std::size_t count() {
     all(__VA_ARGS__);                \
   }
 
-/// Calls visit(member) for each member of an aggregate, in their order. Not for aggregates of more than 15 members.
+/// Calls visit(member) for each member of an aggregate, in their order. Not for aggregates of more than 18 members.
 template <class T, class Visit>
 void for_each_member(T& value, const Visit& visit) {
   const auto all = [&visit](auto&... members) { (visit(members), ...); };
   constexpr std::size_t count = members_internal::count<std::remove_const_t<T>>();
-  static_assert(count >= 1 && count <= 15);
+  static_assert(count >= 1 && count <= 18);
   MAESTRO_MEMBERS(1, a)
   MAESTRO_MEMBERS(2, a, b)
   MAESTRO_MEMBERS(3, a, b, c)
@@ -53,6 +53,9 @@ void for_each_member(T& value, const Visit& visit) {
   MAESTRO_MEMBERS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
   MAESTRO_MEMBERS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
   MAESTRO_MEMBERS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+  MAESTRO_MEMBERS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+  MAESTRO_MEMBERS(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
+  MAESTRO_MEMBERS(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
 }
 
 #undef MAESTRO_MEMBERS

@@ -73,11 +73,13 @@ void copy_columns(const Launch& at, const CopyColumns& op);
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);
 
 // ---- output-layer losses for a block of rows, and top k ----
-/// Results of each row, (R) f32; 0 if the target is -1. kl and teacher_ce may be undefined.
+/// Results of each row, (R) f32; 0 if the target is -1. All but ce may be undefined.
 struct RowLosses {
   Tensor ce;
   Tensor kl;
-  Tensor teacher_ce;  ///< 0 for a top-k teacher
+  Tensor teacher_ce;   ///< 0 unless the teacher has logits
+  Tensor policy = {};  ///< for policy_gradient: -w A log q(target)
+  Tensor ratio = {};   ///< for policy_gradient: q(target) / mu(target), not capped; 1 without mu
 };
 struct LossRows {
   Tensor logits;                ///< (R, N) f32 or act; overwritten by dlogits if `gradient`
@@ -92,11 +94,13 @@ struct LossRows {
 /// Computes dlogits = scale (softmax - onehot) and ce = -log softmax[target].
 void cross_entropy_rows(const Launch& at, const LossRows& rows);
 
-/// Either logits, or values and indices.
+/// Either logits, or values and indices, or sampled.
 struct TeacherRows {
-  Tensor logits;   ///< (R, at least vocabulary) f32 or bf16
-  Tensor values;   ///< (R, k) f32, k <= 256
-  Tensor indices;  ///< (R, k) i32, each token once; tokens outside the vocabulary are left out
+  Tensor logits;        ///< (R, at least vocabulary) f32 or bf16
+  Tensor values;        ///< (R, k) f32, k <= 256
+  Tensor indices;       ///< (R, k) i32, each token once; tokens outside the vocabulary are left out
+  Tensor sampled = {};  ///< (R) f32, log p(target), for policy_gradient
+  Tensor drawn = {};    ///< (R) f32, log mu(target), for policy_gradient with a ratio; next to any of these
 };
 /// Weights, as in DistillationHead.
 struct DistillationWeights {
@@ -104,8 +108,9 @@ struct DistillationWeights {
   double temperature = 1;
   double alpha = 0;  ///< 0 without a teacher
   double beta = 0.5;
+  double ratio_cap = 0;  ///< policy_gradient; 0: no ratio
 };
-/// Computes dlogits = the gradient of scale (alpha T^2 divergence + (1 - alpha) ce), and kl = the divergence.
+/// Computes dlogits = the gradient of scale times the total of distillation_options.hpp, and kl = the divergence.
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights);
 /// Sets *sums (device, or pinned host memory that the device sees) to the sums over rows with a target, in f64 and a

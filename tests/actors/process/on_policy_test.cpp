@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -79,8 +80,10 @@ class OnPolicy : public ::testing::Test {
     std::string train = "";      ///< further lines of [train]
     fs::path resume = "";
     std::int64_t cpu_devices = 2;
-    std::string student = "replicas = 1\n";  ///< layout
+    std::string student = "replicas = 1\n";  ///< layout, and further lines of [student]
     std::string transport = "";              ///< lines of [transport]
+    std::string boundary = "hidden";         ///< the teacher's output
+    std::int64_t micro_batch = 2;
   };
   /// Runs the job up to step `steps`, and returns its folder.
   fs::path run(const std::string& name, std::uint64_t steps, const Settings& settings,
@@ -92,9 +95,10 @@ class OnPolicy : public ::testing::Test {
         "name = \"on_policy\"\n[train]\n" + settings.train + "steps = " + std::to_string(steps) +
         "\nschedule_steps = 8\nglobal_batch = 4\nseed = 7\ncheckpoint_every = 1\nkeep_checkpoints = 100\n" +
         "validate_every = 2\nout = \"" + out.string() + "\"\n[teacher]\nweights = \"random\"\nreplicas = 1\n" + shape +
-        "[student]\n" + settings.student + "micro_batch = 2\nlr = 2e-2\nalpha = " + (generates ? "0.25" : "1.0") +
-        "\ndivergence = \"reverse_kl\"\n" + shape + (generates ? "[generator]\n" + settings.generator + "\n" : "") +
-        "[transport]\n" + settings.transport;
+        "boundary = \"" + settings.boundary + "\"\n[student]\nboundary = \"" + settings.boundary +
+        "\"\nmicro_batch = " + std::to_string(settings.micro_batch) +
+        "\nlr = 2e-2\nalpha = " + (generates ? "0.25" : "1.0") + "\ndivergence = \"reverse_kl\"\n" + settings.student +
+        shape + (generates ? "[generator]\n" + settings.generator + "\n" : "") + "[transport]\n" + settings.transport;
     std::ostringstream text;
     Console console({text, text, false, {}});
     RunOptions options;
@@ -108,7 +112,9 @@ class OnPolicy : public ::testing::Test {
     auto& student = app.section("student", "distilled_decoder");
     for (const SectionBuilder* reader : {&teacher, &student}) app.connect(data.port("tokens"), reader->port("tokens"));
     app.connect(data.port("targets"), student.port("targets"));
-    app.connect(teacher.port("hidden"), student.port("teacher_hidden"));
+    app.connect(teacher.port(settings.boundary), student.port("teacher_" + settings.boundary));
+    app.connect_where_present(data.port("targets"), teacher.port("targets"));
+    app.connect_where_present(data.port("sampled"), student.port("sampled"));
     if (generates) {
       auto& generator = app.section("generator", "generator");
       app.connect(student.port("weights"), generator.port("weights"));
@@ -126,14 +132,21 @@ class OnPolicy : public ::testing::Test {
     return "";
   }
 
-  /// Returns loss and gradient norm of the student by step, as they are recorded.
-  static std::map<std::int64_t, std::string> losses(const fs::path& out) {
-    std::map<std::int64_t, std::string> found;
+  /// Returns the student's figures by step, as they are recorded.
+  static std::map<std::int64_t, nlohmann::json> figures(const fs::path& out) {
+    std::map<std::int64_t, nlohmann::json> found;
     std::ifstream file(out / "record" / "steps.jsonl");
     for (std::string line; std::getline(file, line);) {
       const auto row = nlohmann::json::parse(line);
-      const auto& student = row.at("sections").at("student");
-      found[row.at("step").get<std::int64_t>()] = student.at("loss").dump() + " " + student.at("grad_norm").dump();
+      found[row.at("step").get<std::int64_t>()] = row.at("sections").at("student");
+    }
+    return found;
+  }
+  /// Returns its loss and gradient norm.
+  static std::map<std::int64_t, std::string> losses(const fs::path& out) {
+    std::map<std::int64_t, std::string> found;
+    for (const auto& [step, student] : figures(out)) {
+      found[step] = student.at("loss").dump() + " " + student.at("grad_norm").dump();
     }
     return found;
   }
@@ -280,6 +293,41 @@ TEST_F(OnPolicy, a_checkpoint_that_lacks_older_weights_is_refused) {
             checkpoint(out, 3).string() +
                 " lacks the weights before step 1, which generator.staleness = 3 needs; it "
                 "allows at most 1");
+}
+
+TEST_F(OnPolicy, a_policy_gradient_is_repeated_with_any_boundary_and_micro_batch) {
+  const Settings settings{.generator = drawn(1),
+                          .student = "replicas = 1\nloss = \"policy_gradient\"\nratio_cap = 1.05\n"};
+  const fs::path out = run("once", 6, settings);
+  const auto once = figures(out);
+  ASSERT_EQ(once.size(), 6U);
+  EXPECT_EQ(losses(run("again", 6, settings)), losses(out));
+  EXPECT_EQ(once.at(1).at("ratio_capped"), 0);
+  EXPECT_NEAR(once.at(1).at("ratio_mean").get<double>(), 1, 1e-4) << "step 1 trains the weights that drew its samples";
+  EXPECT_GT(std::abs(once.at(4).at("ratio_mean").get<double>() - 1), 1e-3);
+  EXPECT_GT(once.at(4).at("ratio_capped").get<double>(), 0);
+  const auto expect_near = [&](const std::string& name, const Settings& other, std::int64_t steps, double tolerance) {
+    const auto found = figures(run(name, 6, other));
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      for (const char* figure : {"loss", "grad_norm", "kl", "sampled_nll"}) {
+        const double wanted = once.at(step).at(figure).get<double>();
+        const double within =
+            step <= 2 ? tolerance : 10 * tolerance;  // AdamW enlarges the roundings of the steps before
+        EXPECT_NEAR(found.at(step).at(figure).get<double>(), wanted, within * std::max(1.0, std::abs(wanted)))
+            << name << ", step " << step << ", " << figure;
+      }
+    }
+  };
+  for (const char* boundary : {"logits", "sampled"}) {
+    Settings other = settings;
+    other.boundary = boundary;
+    expect_near(boundary, other, 6, 1e-5);
+  }
+  for (const std::int64_t micro_batch : {1, 3, 4}) {
+    Settings other = settings;
+    other.micro_batch = micro_batch;
+    expect_near("micro_batch_" + std::to_string(micro_batch), other, 2, 1e-6);  // steps of the first weights' samples
+  }
 }
 
 TEST_F(OnPolicy, a_share_of_the_samples_is_made_from_a_step_on) {

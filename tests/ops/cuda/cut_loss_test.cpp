@@ -35,11 +35,13 @@ class CutLoss : public KernelTest {
     const LossRows rows = on_device(z, targets);
     TeacherRows whole_teacher;
     if (teacher) whole_teacher.logits = upload(u);
+    if (weights.ratio_cap > 0) whole_teacher.drawn = upload(random(DType::f32, {row_count}, 2));
     run([&] { teacher ? distillation_rows(at_, rows, whole_teacher, weights) : cross_entropy_rows(at_, rows); });
     std::vector<LossPart> parts;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       LossPart part{on_device(columns_of(z, rank * own_columns), targets), {}, weights, rank * own_columns, whole};
       if (teacher) part.teacher.logits = upload(columns_of(u, rank * own_columns));
+      part.teacher.drawn = whole_teacher.drawn;
       parts.push_back(part);
     }
     testing::on_ranks(ranks, [&](Communicator& group) {
@@ -68,6 +70,12 @@ TEST_F(CutLoss, cross_entropy_over_ranks) {
 TEST_F(CutLoss, divergences_over_ranks) {
   for (const Divergence divergence : {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js}) {
     expect_agreement(3, true, {divergence, 2, 0.6, 0.3});
+  }
+}
+
+TEST_F(CutLoss, policy_gradients_over_ranks) {
+  for (const double ratio_cap : {0.0, 1.25}) {
+    expect_agreement(3, true, {Divergence::policy_gradient, 2, 0.6, 0.5, ratio_cap});
   }
 }
 

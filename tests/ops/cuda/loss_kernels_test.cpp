@@ -19,12 +19,13 @@ struct Problem {
   bool with_teacher = true;
   std::int64_t k = 0;  ///< k for a top-k teacher; 0: dense
   DistillationWeights weights = {};
-  double offset = 0;   ///< value added to all logits
-  double softcap = 0;  ///< softcap applied to the logits
+  double offset = 0;     ///< value added to all logits
+  double softcap = 0;    ///< softcap applied to the logits
+  bool sampled = false;  ///< whether the teacher is known at the targets alone
 };
 
 struct Answer {
-  Values dlogits, ce, kl, teacher_ce;
+  Values dlogits, ce, kl, teacher_ce, policy;
   LossSums sums;
 };
 
@@ -47,6 +48,9 @@ class LossKernels : public KernelTest {
     targets_ = std::make_unique<OwnedTensor>(random_ids(problem.rows, -1, problem.vocabulary - 1));
     if (problem.rows > 1) targets_->set(1, -1);
     if (problem.rows > 0) targets_->set(0, static_cast<double>(problem.vocabulary - 1));
+    log_p_ = std::make_unique<OwnedTensor>(random(DType::f32, {problem.rows}, 2));
+    log_mu_ = std::make_unique<OwnedTensor>(random(DType::f32, {problem.rows}, 2));
+    for (std::int64_t r = 0; r < problem.rows; ++r) log_mu_->set(r, log_mu_->get(r) - std::log(problem.vocabulary));
     if (problem.k == 0) return;
     values_ = std::make_unique<OwnedTensor>(random(DType::f32, {problem.rows, problem.k}, 2));
     indices_ = std::make_unique<OwnedTensor>(DType::i32, Shape{problem.rows, problem.k});
@@ -63,16 +67,20 @@ class LossKernels : public KernelTest {
     cpu::LossTerms terms;
     terms.teacher = !p.with_teacher ? cpu::LossTerms::Teacher::none
                     : p.k > 0       ? cpu::LossTerms::Teacher::top_k
+                    : p.sampled     ? cpu::LossTerms::Teacher::sampled
                                     : cpu::LossTerms::Teacher::dense;
     terms.divergence = p.weights.divergence;
     terms.temperature = p.weights.temperature;
     terms.alpha = p.weights.alpha;
     terms.beta = p.weights.beta;
     terms.scale = scale;
+    terms.ratio_cap = p.weights.ratio_cap;
     const cpu::RowLoss loss(cpu::loss_kernels(cpu::Isa::generic), terms);
     for (std::int64_t row = 0; row < p.rows; ++row) add_row(loss, row, answer);
     const double t = p.weights.temperature;
-    answer.sums.total = (1 - p.weights.alpha) * answer.sums.ce + p.weights.alpha * t * t * answer.sums.kl;
+    const bool policy = p.weights.divergence == Divergence::policy_gradient;
+    const double learned = policy ? answer.sums.policy : t * t * answer.sums.kl;
+    answer.sums.total = (1 - p.weights.alpha) * answer.sums.ce + p.weights.alpha * learned;
     return answer;
   }
 
@@ -94,7 +102,12 @@ class LossKernels : public KernelTest {
     rows.losses = {empty(DType::f32, {problem.rows}), empty(DType::f32, {problem.rows}),
                    empty(DType::f32, {problem.rows})};
     TeacherRows teacher;
-    if (problem.with_teacher && problem.k == 0) teacher.logits = upload(*teacher_);
+    const bool policy = problem.weights.divergence == Divergence::policy_gradient;
+    if (policy) rows.losses.policy = empty(DType::f32, {problem.rows});
+    if (policy) rows.losses.ratio = empty(DType::f32, {problem.rows});
+    if (problem.weights.ratio_cap > 0) teacher.drawn = upload(*log_mu_);
+    if (problem.sampled) teacher.sampled = upload(*log_p_);
+    if (problem.with_teacher && problem.k == 0 && !problem.sampled) teacher.logits = upload(*teacher_);
     if (problem.k > 0) teacher.values = upload(*values_);
     if (problem.k > 0) teacher.indices = upload(*indices_);
     LossSums* sums = nullptr;
@@ -119,7 +132,10 @@ class LossKernels : public KernelTest {
     expect_near(rows.losses.ce, want.ce, "ce", tolerance);
     expect_near(rows.losses.kl, want.kl, "kl", tolerance);
     expect_near(rows.losses.teacher_ce, want.teacher_ce, "teacher_ce", tolerance);
+    if (policy) expect_near(rows.losses.policy, want.policy, "policy", tolerance);
     expect_near(rows.logits, want.dlogits, "dlogits", tolerance);
+    EXPECT_NEAR(sums->ratio, 2 * want.sums.ratio, tolerance * want.sums.ratio);
+    EXPECT_EQ(sums->capped, 2 * want.sums.capped);
     EXPECT_EQ(sums->tokens, 2 * want.sums.tokens);
     EXPECT_NEAR(sums->total, 2 * want.sums.total, tolerance * std::abs(2 * want.sums.total) + 1e-4);
     check(cudaFreeHost(sums), "pinned memory");
@@ -151,7 +167,9 @@ class LossKernels : public KernelTest {
       }
       cpu::RowState state;
       loss.begin(state, target, support, values.data());
-      const bool dense = p.with_teacher && p.k == 0;
+      state.log_p = static_cast<float>(log_p_->get(row));
+      state.log_mu = static_cast<float>(log_mu_->get(row));
+      const bool dense = p.with_teacher && p.k == 0 && !p.sampled;
       const cpu::RowLoss::Columns columns{{z.data(), dense ? u.data() : nullptr, p.vocabulary}, 0};
       const cpu::RowSegment rest{z.data() + p.vocabulary, nullptr, p.rest};
       loss.scan(state, columns);
@@ -165,9 +183,8 @@ class LossKernels : public KernelTest {
         dz[i] *= 1 - static_cast<float>(z[i] * z[i] / (p.softcap * p.softcap));
       }
     }
-    answer.sums.ce += sums.ce;
-    answer.sums.kl += sums.kl;
-    answer.sums.tokens += sums.tokens;
+    answer.sums += sums;
+    answer.policy.push_back(sums.policy);
     answer.ce.push_back(sums.ce);
     answer.kl.push_back(sums.kl);
     answer.teacher_ce.push_back(sums.teacher_ce);
@@ -175,7 +192,7 @@ class LossKernels : public KernelTest {
   }
 
   Problem problem_;
-  std::unique_ptr<OwnedTensor> student_, teacher_, targets_, values_, indices_;
+  std::unique_ptr<OwnedTensor> student_, teacher_, targets_, values_, indices_, log_p_, log_mu_;
 };
 
 constexpr Divergence divergences[] = {Divergence::forward_kl, Divergence::reverse_kl, Divergence::js};
@@ -252,6 +269,26 @@ TEST_F(LossKernels, divergences_of_bf16_logits_far_from_zero_and_padded) {
     problem.weights = {divergence, 1, 1, 0.5};
     problem.offset = 300;
     expect_agreement(problem);
+  }
+}
+
+TEST_F(LossKernels, policy_gradients_with_a_ratio_and_without) {
+  for (const double ratio_cap : {0.0, 1.25}) {
+    for (const double temperature : {1.0, 2.0}) {
+      for (const auto& [vocabulary, rest] :
+           std::initializer_list<std::pair<std::int64_t, std::int64_t>>{{64, 0}, {7, 30}, {1000, 8}, {50, 3}}) {
+        for (const DType act : both_types) {
+          Problem problem{
+              .rows = 33, .vocabulary = vocabulary, .columns = (vocabulary + rest + 9) / 8 * 8, .rest = rest};
+          problem.student = problem.teacher = act;
+          problem.weights = {Divergence::policy_gradient, temperature, 0.6, 0.5, ratio_cap};
+          problem.softcap = rest == 3 ? 16 : 0;
+          expect_agreement(problem);
+          problem.sampled = true;
+          expect_agreement(problem);
+        }
+      }
+    }
   }
 }
 

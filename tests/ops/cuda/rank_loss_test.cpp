@@ -62,9 +62,8 @@ class LossOverDevices : public ::testing::TestWithParam<std::tuple<std::int64_t,
 
 TEST_P(LossOverDevices, of_every_divergence_and_boundary_is_that_of_a_processor) {
   LossProblem p = problem();
-  for (const auto& [boundary, divergence] : every_terms) {
-    p.boundary = boundary;
-    p.divergence = divergence;
+  for (const Terms& terms : every_terms) {
+    p = with_terms(p, terms);
     expect_as_on_processors(p, DType::f32);
   }
 }
@@ -72,9 +71,8 @@ TEST_P(LossOverDevices, of_every_divergence_and_boundary_is_that_of_a_processor)
 TEST_P(LossOverDevices, in_bf16_is_that_of_a_processor) {
   LossProblem p = problem();
   p.logits_dtype = DType::bf16;
-  for (const auto& [boundary, divergence] : every_terms) {
-    p.boundary = boundary;
-    p.divergence = divergence;
+  for (const Terms& terms : every_terms) {
+    p = with_terms(p, terms);
     expect_as_on_processors(p, DType::bf16);
   }
 }
@@ -89,9 +87,8 @@ TEST_P(LossOverDevices, of_soft_capped_logits_is_that_of_a_processor) {
   LossProblem p = problem();
   p.softcap = 6;
   p.teacher_softcap = 5;
-  for (const auto& [boundary, divergence] : every_terms) {
-    p.boundary = boundary;
-    p.divergence = divergence;
+  for (const Terms& terms : every_terms) {
+    p = with_terms(p, terms);
     expect_as_on_processors(p, DType::f32);
   }
   p.with_teacher = false;

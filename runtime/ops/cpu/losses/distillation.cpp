@@ -61,11 +61,13 @@ LossTerms terms_of(const DistillationHead& head, bool teacher) {
   if (!teacher) return terms;
   terms.teacher = head.boundary == TeacherOutput::top_k        ? LossTerms::Teacher::top_k
                   : head.boundary == TeacherOutput::top_k_rest ? LossTerms::Teacher::top_k_rest
+                  : head.boundary == TeacherOutput::sampled    ? LossTerms::Teacher::sampled
                                                                : LossTerms::Teacher::dense;
   terms.divergence = head.divergence;
   terms.temperature = head.temperature;
   terms.alpha = head.alpha;
   terms.beta = head.beta;
+  terms.ratio_cap = head.ratio_cap;
   return terms;
 }
 
@@ -84,7 +86,8 @@ LossSums OutputLoss::cross_entropy(const CrossEntropyHead& head, const Vocabular
 LossSums OutputLoss::distillation(const DistillationHead& head, const VocabularyPart& part) const {
   assert(head.shared_vocabulary > 0);
   assert(head.shared_vocabulary <= (part.group == nullptr ? head.student.vocabulary : part.vocabulary));
-  assert(names_tokens(head.boundary) || head.shared_vocabulary <= head.teacher_vocabulary);
+  assert(!is_dense(head.boundary) || head.shared_vocabulary <= head.teacher_vocabulary);
+  assert(head.boundary != TeacherOutput::sampled || head.divergence == Divergence::policy_gradient);
   return run(head, part, true);
 }
 
@@ -116,7 +119,10 @@ LossSums OutputLoss::run(const DistillationHead& head, const VocabularyPart& par
   for (std::size_t first = 0; first < rows.size(); first += step) {
     block.run(rows.subspan(first, std::min(step, rows.size() - first)), sums);
   }
-  sums.total = (1 - terms.alpha) * sums.ce + terms.alpha * terms.temperature * terms.temperature * sums.kl;
+  const double learned = terms.divergence == Divergence::policy_gradient
+                             ? terms.alpha * sums.policy
+                             : terms.alpha * terms.temperature * terms.temperature * sums.kl;
+  sums.total = (1 - terms.alpha) * sums.ce + learned;
   return sums;
 }
 

@@ -164,8 +164,11 @@ void LossBlock::begin_row(std::int64_t r) {
       support_values_[kept++] = values[i];
     }
   }
-  const float rest = head.teacher_rest.defined() ? head.teacher_rest.data<float>()[number] : 0;
-  call_->loss->begin(states_[static_cast<std::size_t>(r)], target, tokens.first(kept), support_values_, rest);
+  const auto value = [number](const Tensor& rows) { return rows.defined() ? rows.data<float>()[number] : 0; };
+  RowState& state = states_[static_cast<std::size_t>(r)];
+  call_->loss->begin(state, target, tokens.first(kept), support_values_, value(head.teacher_rest));
+  state.log_p = value(head.teacher_sampled);
+  state.log_mu = value(head.sampled);
 }
 
 void LossBlock::run_row_by_row(LossSums& sums) {

@@ -93,6 +93,8 @@ double RowLoss::outcome_gradient(const RowState& row, const Outcome& at) const {
       return q * (at.log_q - at.log_p - row.student_divergence);
     case Divergence::js:
       return (1 - terms_.beta) * q * (at.log_q - log_m(p, q) - row.student_divergence);
+    case Divergence::policy_gradient:  // refused by validate()
+      break;
   }
   return 0;
 }

@@ -133,11 +133,30 @@ void RowLoss::finish(RowState& row, LossSums& sums) const {
   sums.ce += row.log_one - (double{row.z_target} - row.z_max);
   if (terms_.teacher == LossTerms::Teacher::none) return;
   if (dense()) sums.teacher_ce += std::log(row.u_one) - (double{row.u_target} - row.u_max);
+  if (policy()) return finish_policy(row, sums);
   const double divergence = dense()      ? dense_divergence(row)
                             : outcomes() ? outcome_divergence(row)
                                          : support_divergence(row);
   row.divergence = divergence < 0 ? 0 : divergence;  // rounding may make a divergence negative; keeps NaN
   sums.kl += row.divergence;
+}
+
+void RowLoss::finish_policy(RowState& row, LossSums& sums) const {
+  const double log_q = (double{row.z_target} - row.z_max) / terms_.temperature - std::log(row.z_t);
+  const double log_p =
+      dense() ? (double{row.u_target} - row.u_max) / terms_.temperature - std::log(row.u_t) : double{row.log_p};
+  double ratio = 1;
+  if (terms_.ratio_cap > 0) {
+    ratio = std::exp(log_q - row.log_mu);
+    if (ratio > terms_.ratio_cap) {
+      ratio = terms_.ratio_cap;
+      ++sums.capped;
+    }
+    sums.ratio += ratio;
+  }
+  row.weighted = ratio * (log_p - log_q);
+  sums.kl += log_q - log_p;
+  sums.policy -= row.weighted * log_q;
 }
 
 double RowLoss::dense_divergence(RowState& row) const {
@@ -151,6 +170,8 @@ double RowLoss::dense_divergence(RowState& row) const {
     case Divergence::js:
       row.student_divergence = row.mixture_student;
       return mixing_ ? terms_.beta * row.mixture_teacher + (1 - terms_.beta) * row.mixture_student : 0;
+    case Divergence::policy_gradient:  // finish_policy()
+      break;
   }
   return 0;
 }
@@ -196,9 +217,14 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
   call.weight_one = static_cast<float>((1 - terms_.alpha) * terms_.scale);
   call.divergence = static_cast<float>(row.student_divergence);
   call.beta = static_cast<float>(terms_.beta);
+  double at_target = (1 - terms_.alpha) * terms_.scale;
   const bool nothing = constant();
   if (outcomes() && !nothing) return differentiate_outcomes(row, columns, dz);
-  if (dense() && !nothing) {
+  if (policy()) {
+    const double weight = terms_.alpha * terms_.scale / terms_.temperature * row.weighted;
+    call.weight = static_cast<float>(weight);
+    at_target += weight;
+  } else if (dense() && !nothing) {
     call.form = terms_.divergence == Divergence::forward_kl   ? GradientForm::forward_kl
                 : terms_.divergence == Divergence::reverse_kl ? GradientForm::reverse_kl
                                                               : GradientForm::js;
@@ -212,8 +238,7 @@ void RowLoss::gradient(const RowState& row, const Columns& columns, float* dz) c
   }
   kernels_->gradient(call);
   if (!row.support.empty() && call.weight != 0) correct_support(row, columns, dz);
-  if (columns.holds(row.target))
-    dz[row.target - columns.first] -= static_cast<float>((1 - terms_.alpha) * terms_.scale);
+  if (columns.holds(row.target)) dz[row.target - columns.first] -= static_cast<float>(at_target);
 }
 
 void RowLoss::rest_gradient(const RowState& row, const RowSegment& segment, float* dz) const {

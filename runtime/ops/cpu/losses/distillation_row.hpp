@@ -23,6 +23,9 @@
 //   reverse_kl  q (log q - log p - KL(q || p))
 //   js          (1 - beta) q (log q - log m - KL(q || m))
 // Without a named token there is a single outcome, and the divergence is 0.
+//
+// A target that the student drew (policy_gradient) has only the target's log p and log q: with the constants A and w of
+// distillation_options.hpp the derivative with respect to z / T is w A (q - onehot(target)), times alpha scale / T.
 #pragma once
 
 #include <span>
@@ -33,13 +36,14 @@
 namespace maestro::cpu {
 
 struct LossTerms {
-  enum class Teacher : std::uint8_t { none, dense, top_k, top_k_rest };
+  enum class Teacher : std::uint8_t { none, dense, top_k, top_k_rest, sampled };
   Teacher teacher = Teacher::none;
   Divergence divergence = Divergence::forward_kl;
   double temperature = 1;
   double alpha = 0;  ///< weight of the divergence; 0 without a teacher
   double beta = 0.5;
   double scale = 1;
+  double ratio_cap = 0;  ///< policy_gradient: largest ratio; 0: none
 };
 
 /// A token that the teacher named in its top k.
@@ -82,6 +86,10 @@ struct RowState {
   double log_rest = 0;      ///< log p(rest)
   double log_outside = 0;   ///< log of the sum of exp(z - z_max) over the other tokens; -infinity: there are none
   double log_outcomes = 0;  ///< log of the sum of exp((z - z_max) / T) over the outcomes
+  // For policy_gradient only.
+  float log_p = 0;      ///< log p(target), set by the caller after begin() if the teacher is `sampled`
+  float log_mu = 0;     ///< log mu(target), set by the caller after begin() if there is a ratio
+  double weighted = 0;  ///< w A; valid after finish()
 };
 
 /// Immutable; thread-safe.
@@ -112,7 +120,7 @@ class RowLoss {
   static void move_rest(RowState& row, float rest_max);
   void normalise(RowState& row) const;
   void mix(RowState& row, const Columns& columns) const;
-  /// Adds the row to ce, kl, teacher_ce and tokens of `sums`; total is the caller's.
+  /// Adds the row to all figures of `sums` but total, which is the caller's.
   void finish(RowState& row, LossSums& sums) const;
   /// Computes d(scale * total) / dz of the columns, overwriting dz, which may be columns.segment.z.
   void gradient(const RowState& row, const Columns& columns, float* dz) const;
@@ -121,6 +129,8 @@ class RowLoss {
 
  private:
   [[nodiscard]] bool dense() const { return terms_.teacher == LossTerms::Teacher::dense; }
+  [[nodiscard]] bool policy() const { return terms_.divergence == Divergence::policy_gradient; }
+  void finish_policy(RowState& row, LossSums& sums) const;
   [[nodiscard]] bool outcomes() const { return terms_.teacher == LossTerms::Teacher::top_k_rest; }
   void gather(RowState& row, const Columns& columns) const;
   void normalise_outcomes(RowState& row) const;

@@ -26,18 +26,37 @@ void loss_rows(const Launch& at, const LossRows& rows, const TeacherRows& teache
                  [&](auto form, const auto& call) { launch_loss<decltype(form)::value>(at, rows, teacher, call); });
 }
 
+/// Figures of rows; all but ce may be null.
+struct RowFigures {
+  const float* ce;
+  const float* kl;
+  const float* teacher_ce;
+  const float* policy;
+  const float* ratio;
+};
+
 /// Sums the rows in a single block, in a fixed order, in f64.
 __global__ void __launch_bounds__(sum_rows_threads)
-    sum_rows_kernel(const std::int32_t* targets, std::int64_t rows, const float* ce, const float* kl,
-                    const float* teacher_ce, LossSums* sums, double alpha, double temperature, bool accumulate) {
-  double total[3] = {};
+    sum_rows_kernel(const std::int32_t* targets, std::int64_t rows, RowFigures figures, LossSums* sums,
+                    DistillationWeights weights, bool accumulate) {
+  const double alpha = weights.alpha;
+  const double temperature = weights.temperature;
+  const bool policy = figures.policy != nullptr;
+  const bool with_ratio = policy && weights.ratio_cap > 0;
+  double total[6] = {};
   std::int64_t tokens = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
     if (targets != nullptr && targets[row] < 0) continue;
     ++tokens;
-    total[0] += static_cast<double>(ce[row]);
-    if (kl != nullptr) total[1] += static_cast<double>(kl[row]);
-    if (teacher_ce != nullptr) total[2] += static_cast<double>(teacher_ce[row]);
+    total[0] += static_cast<double>(figures.ce[row]);
+    if (figures.kl != nullptr) total[1] += static_cast<double>(figures.kl[row]);
+    if (figures.teacher_ce != nullptr) total[2] += static_cast<double>(figures.teacher_ce[row]);
+    if (policy) total[3] += static_cast<double>(figures.policy[row]);
+    if (!with_ratio) continue;
+    const double ratio = static_cast<double>(figures.ratio[row]);
+    const bool capped = ratio > weights.ratio_cap;
+    total[4] += capped ? weights.ratio_cap : ratio;
+    total[5] += capped ? 1 : 0;
   }
   for (double& sum : total) sum = block_sum(sum);
   const double count = block_sum(static_cast<double>(tokens));  // exact below 2^53
@@ -46,7 +65,11 @@ __global__ void __launch_bounds__(sum_rows_threads)
   sums->kl = (accumulate ? sums->kl : 0) + total[1];
   sums->teacher_ce = (accumulate ? sums->teacher_ce : 0) + total[2];
   sums->tokens = (accumulate ? sums->tokens : 0) + static_cast<std::int64_t>(count);
-  sums->total = (1 - alpha) * sums->ce + alpha * temperature * temperature * sums->kl;
+  sums->policy = (accumulate ? sums->policy : 0) + total[3];
+  sums->ratio = (accumulate ? sums->ratio : 0) + total[4];
+  sums->capped = (accumulate ? sums->capped : 0) + total[5];
+  const double learned = policy ? alpha * sums->policy : alpha * temperature * temperature * sums->kl;
+  sums->total = (1 - alpha) * sums->ce + learned;
 }
 
 }  // namespace
@@ -57,15 +80,17 @@ void cross_entropy_rows(const Launch& at, const LossRows& rows) {
 
 void distillation_rows(const Launch& at, const LossRows& rows, const TeacherRows& teacher,
                        const DistillationWeights& weights) {
-  assert(teacher.logits.defined() != teacher.indices.defined());
+  assert(teacher.logits.defined() + teacher.indices.defined() + teacher.sampled.defined() == 1);
   loss_rows(at, rows, teacher, weights);
 }
 
 void sum_rows(const Launch& at, const Tensor& targets, const RowLosses& losses, const DistillationWeights& weights,
               LossSums* sums, bool accumulate) {
   launch({"sum_rows", 1, sum_rows_threads, 0, at.stream}, sum_rows_kernel, data_of<std::int32_t>(targets),
-         losses.ce.elements(), losses.ce.data<float>(), data_of<float>(losses.kl), data_of<float>(losses.teacher_ce),
-         sums, weights.alpha, weights.temperature, accumulate);
+         losses.ce.elements(),
+         RowFigures{losses.ce.data<float>(), data_of<float>(losses.kl), data_of<float>(losses.teacher_ce),
+                    data_of<float>(losses.policy), data_of<float>(losses.ratio)},
+         sums, weights, accumulate);
 }
 
 }  // namespace maestro::cuda

@@ -21,6 +21,10 @@ LossCall<Z, U> loss_call(const LossRows& rows, const TeacherRows& teacher, const
   call.ce = data_of<float>(rows.losses.ce);
   call.kl = data_of<float>(rows.losses.kl);
   call.teacher_ce = data_of<float>(rows.losses.teacher_ce);
+  call.log_p = data_of<float>(teacher.sampled);
+  call.log_mu = data_of<float>(teacher.drawn);
+  call.policy = data_of<float>(rows.losses.policy);
+  call.ratio = data_of<float>(rows.losses.ratio);
   call.z_stride = logits.columns();
   call.u_stride = teacher.logits.columns();
   call.k = teacher.indices.defined() ? static_cast<int>(teacher.indices.columns()) : 0;
@@ -30,8 +34,12 @@ LossCall<Z, U> loss_call(const LossRows& rows, const TeacherRows& teacher, const
   call.whole = call.vocabulary;
   call.divergence = weights.divergence;
   call.numbers.inverse_t = static_cast<float>(1 / weights.temperature);
-  call.numbers.weight = static_cast<float>(weights.alpha * weights.temperature * rows.scale);
+  const bool policy = weights.divergence == Divergence::policy_gradient;
+  const double power = policy ? 1 / weights.temperature : weights.temperature;
+  call.numbers.weight = static_cast<float>(weights.alpha * power * rows.scale);
   call.numbers.weight_one = static_cast<float>((1 - weights.alpha) * rows.scale);
+  call.numbers.at_target = call.numbers.weight_one;
+  call.numbers.ratio_cap = static_cast<float>(weights.ratio_cap);
   call.numbers.beta = static_cast<float>(weights.beta);
   call.numbers.unit = weights.temperature == 1;
   call.numbers.mixing = weights.divergence == Divergence::js && weights.beta > 0 && weights.beta < 1;
@@ -56,6 +64,7 @@ void with_loss_call(const LossRows& rows, const TeacherRows& teacher, const Dist
   with_type(rows.logits.dtype(), [&](auto student) {
     using Z = typename decltype(student)::type;
     if (teacher.indices.defined()) return body(FormOf<LossForm::top_k>(), loss_call<Z, Z>(rows, teacher, weights));
+    if (teacher.sampled.defined()) return body(FormOf<LossForm::sampled>(), loss_call<Z, Z>(rows, teacher, weights));
     if (!teacher.logits.defined()) {
       return body(FormOf<LossForm::cross_entropy>(), loss_call<Z, Z>(rows, teacher, weights));
     }
@@ -68,6 +77,8 @@ void with_loss_call(const LossRows& rows, const TeacherRows& teacher, const Dist
           return body(FormOf<LossForm::reverse_kl>(), call);
         case Divergence::js:
           return body(FormOf<LossForm::js>(), call);
+        case Divergence::policy_gradient:
+          return body(FormOf<LossForm::policy_gradient>(), call);
       }
     });
   });

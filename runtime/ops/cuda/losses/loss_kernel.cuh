@@ -136,7 +136,7 @@ struct LossRow {
       float u_now[V] = {};
       if (column < call.vocabulary) {
         z_source.read_again(column, z_now);
-        if constexpr (dense) u_source.read_again(column, u_now);
+        if constexpr (has_divergence(Form)) u_source.read_again(column, u_now);
       }
       // Most accesses can skip the comparison of columns with the target and the vocabulary's end.
       if (Plain && column + V <= call.vocabulary && static_cast<unsigned>(target - column) >= V) {
@@ -156,7 +156,7 @@ struct LossRow {
     MAESTRO_UNROLL
     for (int i = 0; i < V; ++i) {
       float dz = logit_gradient<Form, Plain>(z_now[i], u_now[i], of_z, of_u, numbers, divergence);
-      if (column + i == target) dz -= numbers.weight_one;
+      if (column + i == target) dz -= numbers.at_target;
       z_now[i] =
           column + i < call.vocabulary ? numbers.uncapped(dz, z_now[i]) : rest_gradient(column + i, of_z, numbers);
     }
@@ -186,6 +186,8 @@ struct LossRow {
     call.ce[row] = 0;
     if (call.kl != nullptr) call.kl[row] = 0;
     if (call.teacher_ce != nullptr) call.teacher_ce[row] = 0;
+    if (call.policy != nullptr) call.policy[row] = 0;
+    if (call.ratio != nullptr) call.ratio[row] = 0;
   }
 };
 
@@ -212,6 +214,36 @@ __device__ __forceinline__ DenseDivergence dense_divergence(const RowScan& scan,
   }
 }
 
+/// A target that the student drew: the factors of policy_gradient.
+struct SampledTarget {
+  float log_q = 0;
+  float advantage = 0;  ///< A
+  float ratio = 1;      ///< not capped
+  float weighted = 0;   ///< w A
+};
+template <LossForm Form, class Call>
+__device__ __forceinline__ SampledTarget sampled_target(const Call& call, std::int64_t row, const TargetLogits& target,
+                                                        const element::Normaliser& of_z,
+                                                        const element::Normaliser& of_u) {
+  SampledTarget sampled;
+  const float inverse_t = call.numbers.inverse_t;
+  sampled.log_q = of_z.log_probability(target.z, inverse_t);
+  float log_p = 0;
+  if constexpr (has_dense_teacher(Form)) {
+    log_p = of_u.log_probability(target.u, inverse_t);
+  } else {
+    log_p = call.log_p[row];
+  }
+  sampled.advantage = log_p - sampled.log_q;
+  float weight = 1;
+  if (call.numbers.ratio_cap > 0) {
+    sampled.ratio = element::exponential(sampled.log_q - call.log_mu[row]);
+    weight = sampled.ratio > call.numbers.ratio_cap ? call.numbers.ratio_cap : sampled.ratio;
+  }
+  sampled.weighted = weight * sampled.advantage;
+  return sampled;
+}
+
 /// Computes a row's losses and gradient from its figures over the full vocabulary. If mixture is null, the row is read
 /// for it.
 template <LossForm Form, class Row>
@@ -230,16 +262,28 @@ __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, co
     RowMixture sums;
     if (mixture != nullptr) sums = *mixture;
     if (Form == LossForm::js && numbers.mixing && mixture == nullptr) sums = work.mixture(of_z, of_u);
-    dense = dense_divergence<Form>(scan, sums, of_z, of_u, numbers);
+    if constexpr (has_divergence(Form)) dense = dense_divergence<Form>(scan, sums, of_z, of_u, numbers);
     if (Form == LossForm::js && !numbers.mixing) numbers.weight = 0;
   }
   if constexpr (Form == LossForm::top_k) {
     sparse = support_loss(support, of_z, call.divergence, numbers);
     numbers.weight = sparse.weight;
   }
+  SampledTarget sampled;
+  if constexpr (is_policy(Form)) {
+    sampled = sampled_target<Form>(call, row, target, of_z, of_u);
+    numbers.weight *= sampled.weighted;
+    numbers.at_target += numbers.weight;
+  }
   if (threadIdx.x == 0) {
     call.ce[row] = of_z.log_sum_one - (target.z - of_z.max);
-    if (call.kl != nullptr) call.kl[row] = not_negative(Form == LossForm::top_k ? sparse.divergence : dense.value);
+    if constexpr (is_policy(Form)) {
+      if (call.kl != nullptr) call.kl[row] = -sampled.advantage;
+      if (call.policy != nullptr) call.policy[row] = -sampled.weighted * sampled.log_q;
+      if (call.ratio != nullptr) call.ratio[row] = sampled.ratio;
+    } else {
+      if (call.kl != nullptr) call.kl[row] = not_negative(Form == LossForm::top_k ? sparse.divergence : dense.value);
+    }
     if (call.teacher_ce != nullptr) {
       call.teacher_ce[row] = has_dense_teacher(Form) ? of_u.log_sum_one - (target.u - of_u.max) : 0.0F;
     }
@@ -252,7 +296,7 @@ __device__ __forceinline__ void finish_row(const Row& work, std::int64_t row, co
     const float shared = numbers.unit ? logit_gradient<Form, true>(support.z, 0, of_z, of_u, numbers, 0)
                                       : logit_gradient<Form, false>(support.z, 0, of_z, of_u, numbers, 0);
     float dz = shared + sparse.correction;
-    if (support.column == work.target) dz -= numbers.weight_one;
+    if (support.column == work.target) dz -= numbers.at_target;
     work.write(support.column, numbers.uncapped(dz, support.z));
   }
 }

@@ -18,7 +18,7 @@ namespace maestro::cuda {
 
 struct LossPart {
   LossRows rows;        ///< logits of this rank's tokens, `vocabulary` of them shared; targets in the full vocabulary
-  TeacherRows teacher;  ///< logits of the same tokens, or the full top k; neither: cross-entropy only
+  TeacherRows teacher;  ///< logits of the same tokens, or the full top k, or sampled; none: cross-entropy only
   DistillationWeights weights;
   std::int64_t first = 0;             ///< this rank's first token
   std::int64_t whole_vocabulary = 0;  ///< shared tokens of all ranks

@@ -18,22 +18,32 @@
 
 namespace maestro::cuda {
 
-enum class LossForm : std::uint8_t { cross_entropy, forward_kl, reverse_kl, js, top_k };
+enum class LossForm : std::uint8_t { cross_entropy, forward_kl, reverse_kl, js, top_k, policy_gradient, sampled };
 
-[[nodiscard]] constexpr bool has_dense_teacher(LossForm form) {
+[[nodiscard]] constexpr bool has_divergence(LossForm form) {
   return form == LossForm::forward_kl || form == LossForm::reverse_kl || form == LossForm::js;
+}
+/// Returns whether the teacher has logits.
+[[nodiscard]] constexpr bool has_dense_teacher(LossForm form) {
+  return has_divergence(form) || form == LossForm::policy_gradient;
+}
+/// Returns whether the form is policy_gradient, with any teacher.
+[[nodiscard]] constexpr bool is_policy(LossForm form) {
+  return form == LossForm::policy_gradient || form == LossForm::sampled;
 }
 
 /// Numbers in a call.
 struct LossNumbers {
   float inverse_t = 1;
-  float weight = 0;      ///< weight of the divergence: alpha T scale
+  float weight = 0;      ///< weight of the divergence: alpha T scale; of policy_gradient: alpha scale / T
   float weight_one = 0;  ///< weight of the cross-entropy: (1 - alpha) scale
   float beta = 0.5F;
   bool unit = true;       ///< T is 1, and both softmaxes of the student are the same
   bool mixing = false;    ///< js with 0 < beta < 1; at the ends js is zero
   bool gradient = false;  ///< z is overwritten
   float softcap = 0;      ///< soft cap of z; 0: none
+  float at_target = 0;    ///< subtracted from the gradient at the target
+  float ratio_cap = 0;    ///< policy_gradient; 0: no ratio
 
   /// Returns the gradient before the soft cap, from the gradient of the capped logit z.
   __device__ float uncapped(float dz, float z) const {
@@ -51,6 +61,10 @@ struct LossCall {
   float* ce;                    // (R)
   float* kl;                    // (R) or null
   float* teacher_ce;            // (R) or null
+  const float* log_p;           // (R), of a sampled teacher
+  const float* log_mu;          // (R), for policy_gradient with a ratio
+  float* policy;                // (R), for policy_gradient
+  float* ratio;                 // (R), for policy_gradient
   std::int64_t z_stride;
   std::int64_t u_stride;
   int k;
@@ -215,7 +229,7 @@ __device__ __forceinline__ float logit_gradient(float z, float u, const element:
   const float log_q = of_z.log_probability(z, inverse_t);
   const float q = element::exponential(log_q);
   float dz = 0;
-  if constexpr (has_dense_teacher(Form)) {
+  if constexpr (has_divergence(Form)) {
     const float log_p = of_u.log_probability(u, inverse_t);
     if constexpr (Form == LossForm::forward_kl) dz = element::Divergences::forward_kl(log_p, log_q);
     if constexpr (Form == LossForm::reverse_kl) dz = element::Divergences::reverse_kl(log_p, log_q, divergence);

@@ -55,7 +55,8 @@ Tensor part_of(const Tensor& column, std::int64_t first, std::int64_t count) {
 }
 
 RowLosses part_of(const RowLosses& losses, std::int64_t first, std::int64_t count) {
-  return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count)};
+  return {part_of(losses.ce, first, count), part_of(losses.kl, first, count), part_of(losses.teacher_ce, first, count),
+          part_of(losses.policy, first, count), part_of(losses.ratio, first, count)};
 }
 
 /// Caps logits and their padding if there is a cap.
@@ -116,8 +117,17 @@ class TeacherBlocks {
     computed_ = head.boundary == TeacherOutput::hidden && columns.shared() > 0;
   }
   [[nodiscard]] TeacherRows rows(const Launch& at, LtProducts& products, std::int64_t first, std::int64_t count) const {
+    TeacherRows rows = signal(at, products, first, count);
+    rows.drawn = part_of(head_.sampled, first, count);
+    return rows;
+  }
+
+ private:
+  [[nodiscard]] TeacherRows signal(const Launch& at, LtProducts& products, std::int64_t first,
+                                   std::int64_t count) const {
     if (head_.boundary == TeacherOutput::top_k)
       return {{}, head_.teacher_values.row_slice(first, count), head_.teacher_indices.row_slice(first, count)};
+    if (head_.boundary == TeacherOutput::sampled) return {{}, {}, {}, part_of(head_.teacher_sampled, first, count)};
     if (!logits_) return {head_.teacher_logits.row_slice(first, count), {}, {}};
     const Tensor logits = logits_->rows(count);
     if (computed_) {
@@ -127,7 +137,6 @@ class TeacherBlocks {
     return {logits, {}, {}};
   }
 
- private:
   const DistillationHead& head_;
   std::optional<Logits> logits_;
   bool computed_ = false;
@@ -190,7 +199,11 @@ Pending<LossSums> CudaOperatorTable::output_loss(const DistillationHead& head, c
     teacher.emplace(head, columns, workspace, most);
     losses.kl = column(workspace, rows);
     losses.teacher_ce = column(workspace, rows);
-    weights = {head.divergence, head.temperature, head.alpha, head.beta};
+    weights = {head.divergence, head.temperature, head.alpha, head.beta, head.ratio_cap};
+    if (head.divergence == Divergence::policy_gradient) {
+      losses.policy = column(workspace, rows);
+      losses.ratio = column(workspace, rows);
+    }
   }
   if (call.dhidden.defined() && columns.student() == 0) zero(call.dhidden);
   for (std::int64_t first = 0; first < rows; first += most) {
