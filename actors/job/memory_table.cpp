@@ -66,9 +66,9 @@ class ReplicaDemands {
  private:
   /// Returns the memory for versions of weights: a sender's copies, a generator's slots.
   [[nodiscard]] double versions(LayoutRank rank) const {
-    if (!plan_->rollouts) return 0;
+    if (!plan_->rollouts || !plan_->rollouts->section) return 0;
     const std::int64_t staleness = plan_->rollouts->config.staleness;
-    const DType dtype = plan_->sections[plan_->rollouts->section.value()].config.precision;
+    const DType dtype = plan_->sections[plan_->rollouts->section->value()].config.precision;
     const double whole =
         static_cast<double>(plan_->held[place_->section.value()].all) * static_cast<double>(size_of(dtype));
     if (node_->generates()) return static_cast<double>(std::max<std::int64_t>(staleness, 1)) * whole;

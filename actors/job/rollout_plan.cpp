@@ -68,8 +68,7 @@ bool has_prompts_only(const Corpus& corpus) {
     if (corpus.targets(Split::train, SampleId(first)) == 0) return true;
     first += source.samples;
   }
-}
-return false;
+  return false;
 }
 
 /// Checks what concerns the samples, whether they are made or read back.

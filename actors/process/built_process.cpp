@@ -117,10 +117,10 @@ WeightEdge BuiltProcess::weight_edge(SectionId section) const {
   WeightEdge edge;
   const ResolvedJob& plan = part_.plan;
   const bool sends = plan.graph.publishes(section);
-  if (!plan.rollouts || (!sends && plan.rollouts->section != section)) return edge;
+  if (!plan.rollouts || !plan.rollouts->section || (!sends && *plan.rollouts->section != section)) return edge;
   const StepId start(part_.start.first_step);
   edge.staleness = plan.rollouts->config.staleness;
-  edge.dtype = plan.sections[plan.rollouts->section.value()].config.precision;
+  edge.dtype = plan.sections[plan.rollouts->section->value()].config.precision;
   for (StepId step = version_of(start, edge.staleness); sends && step < start; step = StepId(step.value() + 1)) {
     const std::string& name = plan.graph.node(section).section_name();
     auto files = read_earlier_weights(part_.start.checkpoint, name, step.value()).value_or_throw();

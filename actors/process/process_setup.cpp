@@ -139,7 +139,10 @@ void ProcessRun::State::spawn_coordinator(LocalActors& local) {
 
 RolloutOptions ProcessRun::State::rollout_options(const DataSourceOptions& data) const {
   const GeneratorConfig& config = part.plan.rollouts->config;
-  RolloutOptions options{.data = data, .generator = config, .section = part.plan.rollouts->section};
+  RolloutOptions options;
+  options.data = data;
+  options.generator = config;
+  options.section = part.plan.rollouts->section;
   options.seed = static_cast<std::uint64_t>(part.plan.train.seed);
   options.first_step = part.start.first_step;
   if (config.record) options.record.keep = part.record_path() / rollouts_folder;
