@@ -123,7 +123,8 @@ void RolloutSource::begin(StepId step, const caf::actor& coordinator) {
   }
   book_.open(std::move(numbers));
   rollout_ = std::move(rollout);
-  record_.reads() ? read_back() : go_on();
+  if (record_.reads() && !rollout_->prompts.empty()) return read_back();
+  go_on();
 }
 
 void RolloutSource::read_back() {

@@ -12,6 +12,9 @@
 //       process killed inside a critical section never releases its lock. Its peers' endpoints then report
 //       EndpointFailed after `timeout_ms` (at least 1 s; 1 s once a peer was abandoned), stop() still returns, and
 //       those processes must be restarted. Use tcp if processes must outlive the death of others.
+// EP-6 (dead readers): shm completes writes in their order, so a write to a process that died before it read the bytes
+//       keeps back the ends of all later ones. A second after such a peer was abandoned the endpoint reports
+//       EndpointFailed. tcp has a connection per peer.
 // RemoteWrite means the same for device memory: work that is submitted to the device afterwards sees the bytes of this
 // write. This rests on two rules: a completion at the target has delivery semantics also with FI_HMEM (fi_cq(3)), and
 // CUDA orders completed RDMA before work that is submitted later (GPUDirect RDMA, "Synchronization and Memory

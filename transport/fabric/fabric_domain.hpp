@@ -81,6 +81,10 @@ class FabricDomain {
   /// Returns whether fi_cq_sread sleeps and fi_cq_signal wakes it; otherwise the caller polls.
   [[nodiscard]] bool can_block() const { return can_block_; }
 
+  /// Returns whether completions come in the order of the writes to all peers, so that a write to a dead peer, which
+  /// has none, keeps back all later ones.
+  [[nodiscard]] bool completes_in_order() const { return !segment_file_.empty(); }
+
   /// Closes connections and queues; regions and their domain stay. Only after the last use of the endpoint.
   void close_endpoint();
   /// Removes the shm segment's name for an endpoint that is never closed (PT-5). Processes that have mapped the segment

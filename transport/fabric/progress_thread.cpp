@@ -210,6 +210,8 @@ bool ProgressThread::take_inbox() {
     if (peer.value() >= peers_.size()) continue;
     auto& link = peers_[peer.value()];
     link.lost = Error{ErrorCode::peer_lost, "cannot write to " + link.name + ": the peer was lost"};
+    link.lost_at = Clock::now();
+    if (domain_->completes_in_order()) lost_.push_back(peer);
     report_failures(queue_.give_up(peer, *link.lost));
   }
   const auto now = Clock::now();
@@ -341,6 +343,13 @@ void ProgressThread::expire(Clock::time_point now) {
   if (now < next_expiry_) return;
   next_expiry_ = now + std::clamp<Clock::duration>(timeout_ / 20, 1ms, longest_block);
   report_failures(queue_.expire(now, [this](PeerHandle peer) { return describe(peer); }));
+  std::erase_if(lost_, [this](PeerHandle peer) { return !queue_.has_posted(peer); });
+  for (const PeerHandle peer : lost_) {  // PT-6
+    if (now - peers_[peer.value()].lost_at < shortest_stuck_limit) continue;
+    broken_ = Error{ErrorCode::peer_lost, "with provider shm, a write to " + describe(peer) +
+                                              ", which was lost, keeps back the ends of all later writes; set "
+                                              "transport.provider to \"tcp\" to avoid this"};
+  }
 }
 
 void ProgressThread::rest(Clock::time_point now) {

@@ -9,6 +9,8 @@
 //       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
 // PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then
 //       abandoned with everything it may touch, and never calls the handler again.
+// PT-6 (completions that are kept back): if a write to an abandoned peer has no end within `shortest_stuck_limit`, and
+//       the provider completes writes in order, the thread closes the endpoint and reports EndpointFailed.
 #pragma once
 
 #include <atomic>
@@ -32,6 +34,7 @@ struct PeerLink {
   fi_addr_t address = FI_ADDR_UNSPEC;
   std::string name;           ///< name in messages
   std::optional<Error> lost;  ///< set: the peer is lost, and no write to it is accepted
+  std::chrono::steady_clock::time_point lost_at = {};
 };
 
 /// Counts of an endpoint. Any thread may add and read.
@@ -119,6 +122,7 @@ class ProgressThread : public std::enable_shared_from_this<ProgressThread> {
   WriteQueue queue_;
   IdleBackoff backoff_;
   std::vector<PeerLink> peers_;
+  std::vector<PeerHandle> lost_;  // peers that may keep back completions (PT-6)
   std::optional<Error> broken_;
   bool stopping_ = false;
   bool condemned_ = false;  // the watchdog has given up the last call into libfabric

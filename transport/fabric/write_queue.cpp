@@ -8,6 +8,14 @@ namespace maestro {
 
 using State = QueuedWrite::State;
 
+namespace {
+
+bool is_posted(const QueuedWrite& write) {
+  return write.state == State::posted || write.state == State::given_up;
+}
+
+}  // namespace
+
 WriteQueue::Peer& WriteQueue::peer_of(const QueuedWrite& write) {
   const auto index = write.request.peer.value();
   if (index >= peers_.size()) peers_.resize(index + 1);
@@ -116,12 +124,16 @@ std::vector<WriteFailed> WriteQueue::give_up_all(const Error& error) {
   return give_up_if([&](const QueuedWrite&) { return std::optional<Error>(error); });
 }
 
+bool WriteQueue::has_posted(PeerHandle peer) const {
+  return std::ranges::any_of(writes_,
+                             [&](const QueuedWrite& write) { return is_posted(write) && write.request.peer == peer; });
+}
+
 QueuedWrite* WriteQueue::find_posted(const void* provider_context) {
-  for (auto& write : writes_) {
-    const bool is_out = write.state == State::posted || write.state == State::given_up;
-    if (is_out && write.provider_context.data() == provider_context) return &write;
-  }
-  return nullptr;
+  const auto found = std::ranges::find_if(writes_, [&](const QueuedWrite& write) {
+    return is_posted(write) && write.provider_context.data() == provider_context;
+  });
+  return found == writes_.end() ? nullptr : &*found;
 }
 
 }  // namespace maestro

@@ -65,6 +65,8 @@ class WriteQueue {
   [[nodiscard]] std::vector<WriteFailed> give_up(PeerHandle peer, const Error& error);
   [[nodiscard]] std::vector<WriteFailed> give_up_all(const Error& error);
 
+  /// Returns whether the provider has a write to the peer, given up or not.
+  [[nodiscard]] bool has_posted(PeerHandle peer) const;
   /// Returns the write of a provider's context pointer if it is posted; for untrusted pointers.
   [[nodiscard]] QueuedWrite* find_posted(const void* provider_context);
 

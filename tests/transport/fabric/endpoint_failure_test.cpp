@@ -122,6 +122,30 @@ TEST_P(EndpointFailureTest, an_abandoned_peer_fails_its_writes_at_once) {
   EXPECT_NE(error.message.find("teacher replica 0"), std::string::npos);
 }
 
+TEST_P(EndpointFailureTest,
+       a_write_that_a_dead_peer_never_read_keeps_back_no_other_or_the_endpoint_says_so) {  // EP-6, PT-6
+  constexpr std::size_t bytes = 1 << 20;  // shm's reader copies so many bytes from the writer
+  Station station(GetParam(), bytes, 600'000);
+  Station healthy(GetParam(), bytes);
+  const auto alive = station.endpoint->connect(healthy.endpoint->address(), "the living").value_or_throw();
+  PeerProcess process(GetParam(), bytes);
+  const auto dead = station.endpoint->connect(process.target().address, "the dead").value_or_throw();
+  station.endpoint->write({dead, station.region.get(), 0, bytes, process.target().region, 0, 1, 0});
+  ASSERT_TRUE(station.events.wait_until([](const auto& seen) { return seen.done.count(0) == 1; }));
+  process.kill_now();
+  station.endpoint->write({dead, station.region.get(), 0, bytes, process.target().region, 0, 1, 1});
+  station.endpoint->write({alive, station.region.get(), 0, bytes, healthy.region->remote(), 0, 1, 2});
+  ASSERT_TRUE(healthy.events.wait_until([](const auto& events) { return events.remote.size() == 1; }));
+  station.endpoint->abandon(dead);
+  ASSERT_TRUE(station.events.wait_until(
+      [](const auto& seen) { return seen.done.count(2) == 1 || !seen.endpoint_failures.empty(); }));
+  const auto seen = station.events.seen();
+  if (seen.endpoint_failures.empty()) return;
+  EXPECT_EQ(GetParam(), "shm");
+  const std::string& message = seen.endpoint_failures.front().message;
+  EXPECT_TRUE(message.find("a write to the dead") != std::string::npos || met_a_lock(seen)) << message;
+}
+
 // Only shm has the second outcome; see EP-5.
 TEST_P(EndpointFailureTest, a_sender_killed_half_way_leaves_its_target_in_order_or_the_target_says_so) {  // EP-4, EP-5
   constexpr std::size_t bytes = 1 << 20;
