@@ -19,7 +19,7 @@ struct RolloutRecordOptions {
   std::filesystem::path keep;  ///< folder that the samples of each step are written to; empty: none
   std::filesystem::path read;  ///< a run whose samples are read in place of generation; empty: none
   std::int64_t show = 0;       ///< samples of a step that take_shown() has
-  std::string tokenizer;       ///< of their texts; empty: tokens without text
+  std::string tokenizer;       ///< tokenizer of the data; empty: tokens without text
 };
 
 /// Returns lengths, numbers of tokens, version and digest of a step's samples.

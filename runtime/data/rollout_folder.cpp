@@ -131,7 +131,7 @@ Result<RolloutFolder> RolloutFolder::find(const fs::path& given) {
   for (const fs::path& folder : {given, given / record_folder / rollouts_folder}) {
     if (has_steps(folder)) return RolloutFolder(folder);
   }
-  return Error{ErrorCode::not_found, given.string() + " has no recorded samples: name the folder of a run with " +
+  return Error{ErrorCode::not_found, given.string() + " lacks recorded samples: name the folder of a run with " +
                                          "generator.record = true, or its record/rollouts"};
 }
 
@@ -167,8 +167,8 @@ Result<RecordedRollout> RolloutFolder::read(StepId step, std::span<const Expecte
   const fs::path path = file_of(step);
   const std::string of_step = "step " + std::to_string(step.value());
   if (!has(step)) {
-    return Error{ErrorCode::not_found,
-                 folder_.string() + " has no samples of " + of_step + ": " + path.filename().string() + " is missing"};
+    return Error{ErrorCode::not_found, folder_.string() + " lacks the samples of " + of_step + ": " +
+                                           path.filename().string() + " is missing"};
   }
   const auto damaged = [&](const std::string& what) { return Error{ErrorCode::corrupt, path.string() + ": " + what}; };
   const Result<SafetensorsFile> file = SafetensorsFile::open(path);
@@ -177,7 +177,7 @@ Result<RecordedRollout> RolloutFolder::read(StepId step, std::span<const Expecte
     const auto found = file->metadata().find(name);
     return found == file->metadata().end() ? std::string() : found->second;
   };
-  if (fact("format") != format) return damaged("it has no recorded samples that this program reads");
+  if (fact("format") != format) return damaged("this program does not read its format");
   if (fact("step") != std::to_string(step.value())) return damaged("it has the samples of step " + fact("step"));
   Columns columns;
   std::string fault;

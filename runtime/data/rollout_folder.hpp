@@ -7,15 +7,15 @@
 //   stopped             u8 (n)     1: a stop token ended it
 //   prompt_lengths      i32 (n)    tokens
 //   completion_lengths  i32 (n)    tokens, the stop token included
-//   prompts             i32        tokens of all prompts, one after the other
-//   completions         i32        tokens of all completions
+//   prompts             i32        tokens of prompts, one after the other
+//   completions         i32        all completions, one after the other
 //   log_probabilities   f32        of each token of `completions`, as it was drawn
 //
 // Metadata: "format", "step", and "version", the step before which the trained section had the weights that made them.
 //
-// KS-1 (whole steps): a file has all made samples of its step, or is not there, even if the machine stops at any time.
-// KS-2 (equal bytes): equal samples are written as equal bytes.
-// KS-3 (fits or is refused): read() returns the samples that were asked for, in their order; samples of another job are
+// QR-1 (whole steps): a file has all made samples of its step, or is not there, even if the machine stops at any time.
+// QR-2 (equal bytes): equal samples are written as equal bytes.
+// QR-3 (fits or is refused): read() returns the samples that were asked for, in their order; samples of another job are
 //      an error that names file, step and sample.
 #pragma once
 
@@ -41,7 +41,7 @@ struct RecordedSample {
 struct RecordedRollout {
   StepId step;
   StepId version;
-  std::vector<RecordedSample> samples;  ///< by rising number, at least one
+  std::vector<RecordedSample> samples;  ///< samples by rising number, at least one
   bool operator==(const RecordedRollout&) const = default;
 };
 
@@ -49,7 +49,7 @@ struct RecordedRollout {
 struct ExpectedSample {
   std::uint32_t number = 0;
   std::span<const std::int32_t> prompt = {};
-  std::int64_t most_tokens = 0;  ///< of its completion
+  std::int64_t most_tokens = 0;  ///< most tokens of the completion
 };
 
 /// Thread-safe.
@@ -57,7 +57,7 @@ class RolloutFolder {
  public:
   explicit RolloutFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
   /// Returns the folder with the recorded samples of a run: `given`, or record/rollouts in the run's folder `given`.
-  /// Errors (not_found): there is no such folder, or it has no file of a step.
+  /// Errors (not_found): the folder does not exist, or lacks files of steps.
   [[nodiscard]] static Result<RolloutFolder> find(const std::filesystem::path& given);
 
   /// Writes a step's file, in place of an earlier one, and makes a missing folder. System errors name the path.

@@ -27,9 +27,9 @@ struct ShownSample {
 };
 
 struct MadePart {
-  std::vector<double> lengths;       ///< number of samples by length, in equal parts of `most_tokens`
-  std::uint64_t most_tokens = 0;     ///< limit of a length
-  std::vector<ShownSample> samples;  ///< of the last validations
+  std::vector<double> lengths;       ///< samples by length, in equal parts of `most_tokens`
+  std::uint64_t most_tokens = 0;     ///< longest length
+  std::vector<ShownSample> samples;  ///< shown by the last validations
 };
 
 /// Not thread-safe.

@@ -2,9 +2,9 @@
 // Who makes the samples of a step: prompts are handed out one by one to the makers that have room for them, so a fast
 // maker makes more. Pure; who makes a sample changes no sample.
 //
-// RY-1 (each once): a prompt is with one maker at most, until its sample is made or the makers begin anew.
-// RY-2 (bound): a maker holds at most `most` prompts.
-// RY-3 (nothing is lost): after makers() every prompt whose sample is not made is handed out again.
+// OX-1 (each once): a prompt is with one maker at most, until its sample is made or the makers begin anew.
+// OX-2 (bound): a maker holds at most `most` prompts.
+// OX-3 (nothing is lost): after makers() every prompt whose sample is not made is handed out again.
 #pragma once
 
 #include <cstddef>

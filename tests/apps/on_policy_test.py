@@ -70,7 +70,7 @@ class OnPolicy(SystemTest):
     def test_recorded_samples_of_another_job_are_refused_by_name(self):
         self.train(self.job({"record": True}, out="made", steps=3))
         cases = [
-            (2, "generator.rollouts: nowhere has no recorded samples", ["--rollouts", "nowhere"], {}),
+            (2, "generator.rollouts: nowhere lacks recorded samples", ["--rollouts", "nowhere"], {}),
             (2, "generator.rollouts: made/record/rollouts lacks the samples of step 4, the last (train.steps)",
              ["--rollouts", "made"], {"train.steps": 4}),
             (1, "00000001.safetensors: step 1, sample 0 has another prompt than this job gives it",
@@ -88,7 +88,7 @@ class OnPolicy(SystemTest):
         (self.folder / "made" / "record" / "rollouts" / "00000002.safetensors").unlink()
         finished = self.call("train", self.write_job(self.job(out="other", steps=3)), "--fresh", "--rollouts", "made")
         self.assertEqual(finished.status, 1, finished.describe())
-        self.assertIn("has no samples of step 2: 00000002.safetensors is missing", finished.err)
+        self.assertIn("lacks the samples of step 2: 00000002.safetensors is missing", finished.err)
 
     def test_a_replay_names_a_sample_that_has_changed(self):
         self.train(self.job({"record": True}, out="made", steps=4))
@@ -354,7 +354,7 @@ class ALostProcess(Recovers):
         job["student"]["processes"] = [student]
         return job
 
-    def test_with_a_generator_costs_its_unfinished_samples_and_no_bit(self):
+    def test_with_a_generator_costs_its_unfinished_samples_and_no_bit(self):  # MK-3
         pair = {"replicas": 2, "devices": ["cpu:2", "cpu:3"], "processes": [1, 2]}
         finished = self.lose(self.job(staleness=1, **pair), 3, [(1, signal.SIGKILL, EVERY), (2, signal.SIGSTOP, 2 * EVERY)],
                              "tcp")

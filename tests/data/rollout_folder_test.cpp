@@ -48,7 +48,7 @@ class RolloutFolderTest : public ::testing::Test {
   RecordedRollout kept_ = rollout();
 };
 
-TEST_F(RolloutFolderTest, samples_are_read_as_they_were_written) {  // KS-2
+TEST_F(RolloutFolderTest, samples_are_read_as_they_were_written) {  // QR-2
   folder_.write(kept_).or_throw();
   EXPECT_EQ(folder_.read(StepId(12), expected(kept_), vocabulary).value_or_throw(), kept_);
   const std::string before = bytes();
@@ -57,15 +57,15 @@ TEST_F(RolloutFolderTest, samples_are_read_as_they_were_written) {  // KS-2
 }
 
 TEST_F(RolloutFolderTest, a_run_is_found_by_its_folder_or_by_that_of_the_samples) {
-  EXPECT_THAT(RolloutFolder::find(temp_.path() / "run").error().message, HasSubstr("run has no recorded samples"));
+  EXPECT_THAT(RolloutFolder::find(temp_.path() / "run").error().message, HasSubstr("run lacks recorded samples"));
   folder_.write(kept_).or_throw();
   EXPECT_EQ(RolloutFolder::find(temp_.path() / "run").value_or_throw().path(), folder_.path());
   EXPECT_EQ(RolloutFolder::find(folder_.path()).value_or_throw().path(), folder_.path());
 }
 
-TEST_F(RolloutFolderTest, samples_that_do_not_fit_are_refused_by_name) {  // KS-3
+TEST_F(RolloutFolderTest, samples_that_do_not_fit_are_refused_by_name) {  // QR-3
   folder_.write(kept_).or_throw();
-  EXPECT_THAT(refusal({}, StepId(13)), HasSubstr("has no samples of step 13: 00000013.safetensors is missing"));
+  EXPECT_THAT(refusal({}, StepId(13)), HasSubstr("lacks the samples of step 13: 00000013.safetensors is missing"));
 
   std::vector<ExpectedSample> wanted = expected(kept_);
   const std::vector<std::int32_t> other{8, 8, 7};
@@ -119,12 +119,12 @@ TEST_F(RolloutFolderTest, a_damaged_file_is_refused) {
   EXPECT_THAT(refusal(wanted), HasSubstr("no recorded samples that this program reads"));
 }
 
-TEST_F(RolloutFolderTest, a_file_that_was_not_finished_is_not_there) {  // KS-1
+TEST_F(RolloutFolderTest, a_file_that_was_not_finished_is_not_there) {  // QR-1
   // The folder after a kill while the file was written: a hidden temporary file (AF-1).
   fs::create_directories(folder_.path());
   std::ofstream(folder_.path() / ".00000012.safetensors.1234.tmp") << "half";
   EXPECT_FALSE(folder_.has(StepId(12)));
-  EXPECT_THAT(refusal(expected(kept_)), HasSubstr("has no samples of step 12"));
+  EXPECT_THAT(refusal(expected(kept_)), HasSubstr("lacks the samples of step 12"));
   EXPECT_FALSE(RolloutFolder::find(folder_.path()).ok());
 }
 

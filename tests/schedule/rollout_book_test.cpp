@@ -23,7 +23,7 @@ TEST(RolloutBook, hands_prompts_to_the_maker_with_the_fewest) {
     EXPECT_EQ(order->maker, maker);
     EXPECT_EQ(order->number, number);
   }
-  EXPECT_FALSE(book.next());  // RY-2
+  EXPECT_FALSE(book.next());  // OX-2
   EXPECT_TRUE(book.made(9));
   book.ended(1);
   const auto last = book.next();
@@ -34,7 +34,7 @@ TEST(RolloutBook, hands_prompts_to_the_maker_with_the_fewest) {
   EXPECT_EQ(book.missing(), 4U);
 }
 
-TEST(RolloutBook, makes_every_sample_once_in_any_order_of_answers_and_losses) {  // RY-1 to RY-3
+TEST(RolloutBook, makes_every_sample_once_in_any_order_of_answers_and_losses) {  // OX-1 to OX-3
   Random random(5);
   for (int round = 0; round < 300; ++round) {
     const auto most = static_cast<std::int64_t>(1 + random.below(4));

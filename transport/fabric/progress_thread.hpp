@@ -9,7 +9,7 @@
 //       across stop(). The only exception is PT-5: then EndpointFailed stands for all writes not reported yet.
 // PT-5 (stuck library): if a call into libfabric never returns, a watchdog reports EndpointFailed; the thread is then
 //       abandoned with everything it may touch, and never calls the handler again.
-// PT-6 (completions that are kept back): if a write to an abandoned peer has no end within `shortest_stuck_limit`, and
+// PT-6 (completions that are kept back): if a write to an abandoned peer does not end within `shortest_stuck_limit`, and
 //       the provider completes writes in order, the thread closes the endpoint and reports EndpointFailed.
 #pragma once
 

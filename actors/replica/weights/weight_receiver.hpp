@@ -2,9 +2,8 @@
 // The receiving end of an edge of weights, at a generator's replica: a ring whose slots hold a version each.
 //
 // WX-1 (whole versions): a version can be read when every piece of it is here.
-// WX-2 (in order): a version's slot is free when no open step reads it or an earlier version; then its senders receive
-// a
-//       credit.
+// WX-2 (in order): a version's slot is free when no open step reads it or an earlier version; then its senders
+//       receive a credit.
 #pragma once
 
 #include <cstdint>

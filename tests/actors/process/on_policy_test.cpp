@@ -76,8 +76,8 @@ class OnPolicy : public ::testing::Test {
   ~OnPolicy() override { fs::remove_all(folder_); }
 
   struct Settings {
-    std::string generator = "";  ///< lines of [generator]; "none": no such table
-    std::string train = "";      ///< further lines of [train]
+    std::string generator = "";  ///< lines of [generator]; "none": without the table
+    std::string train = "";      ///< further lines for [train]
     fs::path resume = "";
     std::int64_t cpu_devices = 2;
     std::string student = "replicas = 1\n";  ///< layout, and further lines of [student]
@@ -197,7 +197,8 @@ std::string drawn(std::int64_t staleness) {
   return "temperature = 1.0\nmax_tokens = 9\nstaleness = " + std::to_string(staleness) + "\n";
 }
 
-TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weights_make) {  // MK-1, GK-1
+TEST_F(OnPolicy,
+       a_step_equals_an_off_policy_step_on_the_samples_that_its_weights_make) {  // MK-1, GK-1, WU-1, WU-2, WX-2
   for (const std::uint64_t staleness : {0, 1, 2}) {
     const std::string run_of = std::to_string(staleness);
     const auto lines = greedy(static_cast<std::int64_t>(staleness));
@@ -216,7 +217,7 @@ TEST_F(OnPolicy, a_step_equals_an_off_policy_step_on_the_samples_that_its_weight
   }
 }
 
-TEST_F(OnPolicy, a_generator_follows_a_student_of_any_layout) {  // WG-1
+TEST_F(OnPolicy, a_generator_follows_a_student_of_any_layout) {  // WG-1, WX-1
   const std::string all = "replicas = 2\ntensor = 2\npipeline = 2\nzero = true\n", rma = "force_rma = true\n";
   const std::vector<std::pair<std::string, std::string>> layouts{{"tensor = 2\n", ""},
                                                                  {"context = 2\n", ""},
@@ -273,7 +274,7 @@ TEST_F(OnPolicy, losses_do_not_depend_on_slots_replicas_or_the_lead_of_the_coord
   EXPECT_NE(losses(run("other_draws", 6, {drawn(0) + "top_k = 3\n"})), of_staleness[0]);
 }
 
-TEST_F(OnPolicy, a_resumed_run_has_the_losses_of_the_undisturbed_run) {
+TEST_F(OnPolicy, a_resumed_run_has_the_losses_of_the_undisturbed_run) {  // WU-3
   for (const std::int64_t staleness : {0, 1, 3}) {
     const std::string name = std::to_string(staleness) + "_";
     const fs::path out = run(name + "whole", 6, {drawn(staleness)});
