@@ -56,7 +56,9 @@ enum WaitKind {
   REDUCTION = 7,    // gradients of the section's other replicas
   NORM = 8,         // gradient norms of the sections that are clipped together
   PARAMETERS = 9,   // values that other replicas have updated
-  MOMENTS = 10      // optimizer state of other replicas, for a checkpoint
+  MOMENTS = 10,     // optimizer state of other replicas, for a checkpoint
+  VERSION = 11,     // weights for its prompts, of the section that trains them
+  PROMPTS = 12      // prompts to continue
 }
 
 /** The event that an idle replica waits for, and its sender. */

@@ -78,6 +78,19 @@ class ThreeHosts(OnHosts):
         self.assert_close(expected.curve(), finished.curve(), 1e-6)
         self.assert_nothing_left(run)
 
+    def test_generators_of_other_hosts_make_the_samples_of_one(self):
+        hosts = self.lay_out(LATENCY_MS)
+        job = placed(steps=8)
+        job["generator"] = {"max_tokens": 12, "prompt_tokens": 8}
+        expected = self.train(job, "--processes", 3)
+        job["generator"].update(replicas=2, processes=[1, 2])
+        job["teacher"]["processes"] = job["student"]["processes"] = [0]
+        run = self.start_on(hosts, job, "--cpu-devices", 4)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), expected.curve())
+        self.assert_nothing_left(run)
+
     def test_nothing_listens_on_other_addresses_than_those_of_the_hosts(self):  # AE-1
         hosts = self.lay_out()
         run = self.start_on(hosts, placed(steps=ENDLESS))

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs whose student makes its samples: resumed, recorded and read back, as a graph, and refused."""
 
+import contextlib
 import json
 import os
 import signal
+import time
 import unittest
+from random import Random
 
 from maestro_program import SLOWNESS, SystemTest, distillation, options_of
 from recovery_test import EVERY, FEW_DEVICES, Recovers, job_of
@@ -36,6 +39,28 @@ class OnPolicy(SystemTest):
                 job = self.job({"staleness": staleness, "replicas": 2, "slots": 2}, out=name + "_spread")
                 job["transport"] = {"provider": provider}
                 self.assertEqual(self.train(job, "--processes", str(processes)).curve(), alone)
+    def test_losses_do_not_depend_on_random_delays_of_processes(self):  # MK-2, WX-1
+        generator = {"replicas": 3, "slots": 2, "devices": ["cpu:2", "cpu:3", "cpu:4"], "processes": [1, 2, 3]}
+        for staleness in range(4):
+            with self.subTest(staleness=staleness):
+                name, random = f"delayed_{staleness}", Random(staleness)
+                job = self.job({"staleness": staleness, **generator}, out=name, steps=40)
+                job["train"]["peer_timeout_s"] = 30 * SLOWNESS
+                job["transport"] = {"provider": ("shm", "tcp")[staleness % 2]}
+                alone = self.train({**job, "generator": {**GENERATOR, "staleness": staleness}}, "--cpu-devices", 5)
+                run = self.start(job, "--processes", 4, "--cpu-devices", 5)
+                while run.process.poll() is None:
+                    members = sorted(run.members().values())
+                    for pid in random.sample(members, k=len(members) // 2):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGSTOP)
+                            time.sleep(random.uniform(0.001, 0.03))  # the delay that is tested
+                            os.kill(pid, signal.SIGCONT)
+                finished = run.wait()
+                self.assertEqual(finished.status, 0, finished.describe())
+                self.assertEqual(finished.curve(), alone.curve())
+                self.assertEqual(finished.report.get("recoveries", []), [])
+
     def samples_of(self, run):
         """Returns the bytes of a run's recorded samples by file."""
         return {path.name: path.read_bytes() for path in (self.folder / run / "record" / "rollouts").iterdir()}

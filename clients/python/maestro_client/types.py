@@ -43,6 +43,8 @@ class WaitKind(enum.IntEnum):
     NORM = 8
     PARAMETERS = 9
     MOMENTS = 10
+    VERSION = 11
+    PROMPTS = 12
 
 
 @dataclasses.dataclass(frozen=True)
