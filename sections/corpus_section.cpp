@@ -24,6 +24,7 @@ Reading reading_of_other(const Corpus& corpus) {
 Ports CorpusSection::ports() const {
   Ports ports;
   add_ports({corpus_.get()}, ports.outputs);
+  if (made_ != nullptr) ports.outputs.push_back({"sampled", DType::f32, 1, false, false});
   if (corpus_->other() != nullptr) add_ports(other(), ports.outputs);
   return ports;
 }
@@ -50,7 +51,6 @@ void CorpusSection::add_ports(const Read& read, std::vector<Port>& outputs) {
     add("tokens", DType::i32, 1, Axis::tokens);
     add("targets", DType::i32, 1, Axis::tokens);
   }
-  if (read.reading == Reading::own) add("sampled", DType::f32, 1, Axis::tokens);
   if (corpus.patch_columns() > 0) {
     add("pixels", DType::f32, corpus.patch_columns(), Axis::patches);
     add("places", DType::i32, place_columns, Axis::patches);
@@ -64,12 +64,12 @@ void CorpusSection::add_ports(const Read& read, std::vector<Port>& outputs) {
 
 void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   read_all({corpus_.get()}, tape, inputs, outputs);
+  if (made_ != nullptr) read_sampled(tape, inputs, outputs);
   if (corpus_->other() != nullptr) read_all(other(), tape, inputs, outputs);
 }
 
 void CorpusSection::read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const {
   if (read.reading != Reading::images) read_text(read, tape, inputs, outputs);
-  if (read.reading == Reading::own) read_sampled(tape, inputs, outputs);
   if (read.corpus->has_marks()) read_marks(read, tape, inputs, outputs);
   if (inputs.layout(axis_in(read.reading, Axis::patches)).rows() > 0) read_pictures(read, tape, inputs, outputs);
   const bool visual = inputs.layout(axis_in(read.reading, Axis::visual)).rows() > 0;

@@ -11,12 +11,12 @@
 
 namespace maestro {
 
-/// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position, and sampled (M, 1) f32,
-/// the log-probability with which a generator drew the target; 0 for other targets. A corpus with images has
+/// Outputs: tokens (M) i32 and targets (M) i32, which are -1 if the loss ignores the position. A corpus with images has
 /// two more outputs with a row for each patch: pixels (P, patch_columns) f32 and places (P, 3) i32, which are the
 /// image's number in the sample, and the patch's row and column in the image. A corpus with marks has marks (M, 4) i32
 /// (Corpus::read_marks()). If another model reads the samples in another way (Corpus::other()), its images, and its
-/// tokens and targets if it has its own, are further outputs, with `other_` before their names.
+/// tokens and targets if it has its own, are further outputs, with `other_` before their names. With made samples,
+/// sampled (M, 1) f32 is the log-probability with which a generator drew the target; 0 for other targets.
 class CorpusSection final : public Section {
  public:
   /// Corpus and store are shared with the data source actor, which reports lengths. `made` has the samples that

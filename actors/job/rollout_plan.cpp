@@ -53,22 +53,6 @@ void check_section(const ResolvedJob& plan, const GraphRegister& edge, const Job
                               ".weights; leave it out");
   }
   if (own.emulated()) table.fail("devices", "are emulated, which cannot make samples");
-  const auto on_cuda = [](const PlannedSection& section) {
-    return std::ranges::any_of(section.config.devices, &DeviceId::is_cuda);
-  };
-  if (on_cuda(plan.sections[edge.to.value()])) {
-    table.fail("devices", "name a CUDA device; generators run on CPU cores, for example \"cpu:0\"");
-  }
-}
-
-/// Returns whether a source has prompts without answers; samples of a source are alike.
-bool has_prompts_only(const Corpus& corpus) {
-  std::uint64_t first = 0;
-  for (const SampleSource& source : corpus.sources()) {
-    if (corpus.targets(Split::train, SampleId(first)) == 0) return true;
-    first += source.samples;
-  }
-  return false;
 }
 
 /// Checks what concerns the samples, whether they are made or read back.
@@ -86,7 +70,7 @@ void check_samples(const ResolvedJob& plan, const JobTable& root) {
                              "] makes; name the teacher's weights");
     }
   }
-  if (has_prompts_only(*plan.corpus) && (config.on_policy < 1 || config.from_step > 1)) {
+  if (plan.corpus->prompts_only() && (config.on_policy < 1 || config.from_step > 1)) {
     const bool share = config.on_policy < 1;
     table.fail(share ? "on_policy" : "from_step",
                "needs samples that are read, but data with learn = \"none\" are prompts without answers; " +
@@ -142,7 +126,7 @@ void plan_rollouts(ResolvedJob& plan, const JobTable& root) {
     plan.rollouts = std::move(rollouts);
     check_samples(plan, root);
   }
-  if (plan.rollouts || !has_prompts_only(*plan.corpus)) return;
+  if (plan.rollouts || !plan.corpus->prompts_only()) return;
   throw JobError(
       "the data have prompts without answers (learn = \"none\"), which a generator continues: add a table "
       "[generator] to a distillation, or prepare them with learn = \"answers\"");

@@ -29,7 +29,7 @@ std::vector<DataShape> small_shapes(const Corpus* corpus) {
 }
 
 Ports source_ports(const std::shared_ptr<const Corpus>& corpus) {
-  if (corpus) return CorpusSection(corpus).ports();
+  if (corpus) return CorpusSection(corpus, std::make_shared<SampleStore>()).ports();
   Ports ports;
   ports.outputs = {{"tokens", DType::i32, 1, false, false},
                    {"targets", DType::i32, 1, false, false},

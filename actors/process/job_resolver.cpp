@@ -216,9 +216,8 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.reading = CorpusSection::reading_of(*plan_.corpus, builder.reader_);
   if (role == Role::source) {
     planned.config.name = builder.name_;
-    planned.factory = [corpus = plan_.corpus, made = plan_.samples](const SectionContext&) {
-      return std::make_unique<CorpusSection>(corpus, made);
-    };
+    planned.factory = [corpus = plan_.corpus, made = generator().empty() ? nullptr : plan_.samples](
+                          const SectionContext&) { return std::make_unique<CorpusSection>(corpus, made); };
     node.micro_batch = plan_.train.global_batch;
     node.max_in_flight = plan_.train.ahead;
     return add_node(std::move(planned), std::move(node));

@@ -12,8 +12,8 @@
 namespace maestro {
 
 struct GenerationReplica::Model {
-  Model(std::shared_ptr<Generator> decoder, const OperatorTable& ops, DType precision)
-      : section(decoder), generation(ops, std::move(decoder), precision) {}
+  Model(std::shared_ptr<Generator> decoder, Device& device, DType precision)
+      : section(decoder), generation(device.ops(), std::move(decoder), precision, [&device] { complete(device); }) {}
 
   std::shared_ptr<Generator> section;
   Generation generation;
@@ -51,7 +51,7 @@ GenerationReplica::GenerationReplica(caf::actor_config& config, ReplicaSpec spec
       spec_(std::move(spec)),
       options_(std::move(options)),
       trace_(*spec_.trace, *spec_.graph, {spec_.section, spec_.replica, LayoutRank(0)}),
-      model_(std::make_shared<Model>(generator_of(spec_), spec_.ranks[0].device->ops(),
+      model_(std::make_shared<Model>(generator_of(spec_), *spec_.ranks[0].device,
                                      spec_.ranks[0].runner->context().precision)),
       receiver_(std::make_unique<WeightReceiver>(spec_, caf::actor_cast<caf::actor>(this))) {}
 

@@ -74,10 +74,12 @@ void ReplicaTrace::transferred(const Transfer& transfer) {
   if (!on()) return;
   const TraceTime begin = std::max(transfer.begin, transfers_end_);
   transfers_end_ = std::max(Clock::now(), begin + tick);
+  const Channel channel = transfer.piece.channel;
+  const std::optional<SectionId> generator = graph_->generator_of(channel);
   recorder_->slice(
       {transfers_, transfer.remote ? "write" : "hand over", TraceCategory::transfer, begin, transfers_end_},
-      {{"port", graph_->edge(transfer.piece.channel.edge).from_port},
-       {"to", graph_->node(graph_->receiver(transfer.piece.channel)).name},
+      {{"port", generator ? "weights" : graph_->edge(channel.edge).from_port},
+       {"to", graph_->node(generator ? *generator : graph_->receiver(channel)).name},
        {"replica", transfer.piece.receiver.value()},
        {"rows", transfer.piece.rows},
        {"step", transfer.step.value()}});

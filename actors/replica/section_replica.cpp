@@ -161,8 +161,7 @@ caf::behavior SectionReplica::make_behavior() {
 
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  publisher_.connect(directory,
-                     [this](const caf::actor& to, PieceHandOver piece) { send_to(this, to, std::move(piece)); });
+  publisher_.connect(directory, outbox_of(*this, ranks_.first().trace()));
   const ExchangeOutbox reductions = exchange_outbox(*this);
   for (const auto& rank : ranks_) {
     rank->ports().connect(directory, outbox_of(*this, rank->trace()));

@@ -25,6 +25,7 @@ LAYOUTS = {
             "plain": decoder(**SIZES, layers=2, pipeline=2, context=2)},
     "teachers": {"teacher": {"replicas": 4, "tensor": 2, "pipeline": 2, "micro_batch": 1}},
     "students": {"student": {"replicas": 2}},
+    "on_policy": {"generator": {"replicas": 2, "slots": 2, "staleness": 1, "max_tokens": 16, "prompt_tokens": 16}},
     "joined": {"teacher": {"replicas": {"least": 1, "most": 4}, "micro_batch": 1}},
 }
 

@@ -74,6 +74,22 @@ class IsStartedAgain(Ends):
         return judge.recovered(scene)
 
 
+class LosesAGenerator(IsStartedAgain):
+    """A process with a generator is lost; rank 0 has all other sections."""
+
+    layouts = ("on_policy",)
+
+    def __init__(self, name, how):
+        super().__init__(name, how)
+        self.processes = (2, 3)
+
+    def prepare(self, scene):
+        super().prepare(scene)
+        for section in ("teacher", "student"):
+            scene.options += ["--set", f"{section}.processes=[0]"]
+        scene.options += ["--set", f"generator.processes={list(range(1, scene.case.processes))}"]
+
+
 class LosesASurvivorToo(IsStartedAgain):
     """A worker is lost, and moments later another, at any point of the recovery."""
 
@@ -275,6 +291,9 @@ PROCESS_KINDS = [
     IsStartedAgain("recover-kill", KILL),
     IsStartedAgain("recover-stop", STOP),
     IsStartedAgain("recover-segv", signal.SIGSEGV),
+    LosesAGenerator("generator-kill", KILL),
+    LosesAGenerator("generator-stop", STOP),
+    LosesAGenerator("generator-segv", signal.SIGSEGV),
     LosesASurvivorToo("recover-kill-two", KILL),
     LosesASurvivorToo("recover-stop-two", STOP),
     Joins("join-leave", None),

@@ -69,6 +69,9 @@ class Corpus {
   /// Returns the number of a sample's positions that have a target. The loss is a mean over these positions.
   [[nodiscard]] virtual std::int64_t targets(Split split, SampleId sample) const { return length(split, sample); }
 
+  /// Returns whether samples are prompts without targets, which a generator continues.
+  [[nodiscard]] virtual bool prompts_only() const { return false; }
+
   // ---- images, for corpora that have them ----
   /// Returns the elements of a patch, 3 x patch x patch in (channel, row, column) order; 0: a corpus without images.
   [[nodiscard]] virtual std::int64_t patch_columns() const { return 0; }

@@ -35,6 +35,10 @@ void MixedCorpus::check_processors() const {
   }
 }
 
+bool MixedCorpus::prompts_only() const {
+  return std::ranges::any_of(parts_, [](const MixedPart& part) { return part.corpus->prompts_only(); });
+}
+
 std::int64_t MixedCorpus::patch_columns() const {
   std::int64_t columns = 0;
   for (const MixedPart& part : parts_) columns = std::max(columns, part.corpus->patch_columns());

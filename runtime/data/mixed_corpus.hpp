@@ -35,6 +35,7 @@ class MixedCorpus final : public Corpus {
   }
   [[nodiscard]] std::int64_t max_length() const override;
   [[nodiscard]] std::int64_t targets(Split split, SampleId sample) const override;
+  [[nodiscard]] bool prompts_only() const override;
   [[nodiscard]] std::int64_t patch_columns() const override;
   [[nodiscard]] std::int64_t max_patches() const override;
   [[nodiscard]] std::int64_t max_visual() const override;

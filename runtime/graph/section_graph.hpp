@@ -28,7 +28,7 @@ enum class Role : std::uint8_t {
   source,     ///< reads samples
   frozen,     ///< forward passes only
   passing,    ///< frozen, but gradients pass through it to sections before it
-  generator,  ///< makes samples with the weights of another section, outside of steps
+  generator,  ///< makes samples with another section's weights, outside of steps
   trained
 };
 /// Returns the name of the role's passes in reports: "source", "forward_only" or "forward_backward".
@@ -105,6 +105,11 @@ class SectionGraph {
   /// Returns the channel of a generator's versions. No edge has it.
   [[nodiscard]] Channel weights_channel(SectionId generator) const {
     return {EdgeId(static_cast<std::uint32_t>(edges_.size()) + generator.value())};
+  }
+  /// Returns the generator whose versions take this channel; nothing if an edge has it.
+  [[nodiscard]] std::optional<SectionId> generator_of(Channel channel) const {
+    const std::size_t first = edges_.size(), at = channel.edge.value();
+    return at < first ? std::nullopt : std::optional(SectionId(static_cast<std::uint32_t>(at - first)));
   }
   /// Returns whether a generator takes the section's weights.
   [[nodiscard]] bool publishes(SectionId id) const;

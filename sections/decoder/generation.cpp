@@ -48,6 +48,28 @@ SectionContext context_of(const OperatorTable& ops, DType precision, const LoraC
   return context;
 }
 
+/// Lists of a pass in the memory of a tape's operators, until the pass ends.
+class PassLists {
+ public:
+  explicit PassLists(Tape& tape) : tape_(&tape) {}
+  std::span<const std::int32_t> put(std::span<const std::int32_t> values) {
+    if (values.empty() || tape_->ops().memory().host()) return values;
+    blocks_.push_back(tape_->indices(values));
+    return blocks_.back().tensor().span<std::int32_t>();
+  }
+  std::span<const CachedSequence> put(std::span<const CachedSequence> sequences) {
+    const auto* const numbers = reinterpret_cast<const std::int32_t*>(sequences.data());
+    const auto* const there = put({numbers, 2 * sequences.size()}).data();
+    return {reinterpret_cast<const CachedSequence*>(there), sequences.size()};
+  }
+
+ private:
+  Tape* tape_;
+  std::vector<Block> blocks_;
+};
+
+static_assert(sizeof(CachedSequence) == 2 * sizeof(std::int32_t));
+
 std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFolder& folder, DType precision) {
   auto model = std::make_unique<DecoderLm>(context_of(ops, precision, folder.lora),
                                            DecoderLm::Options{read_hf_config(folder.weights).value_or_throw(), {}});
@@ -64,8 +86,11 @@ Generation::Generation(const OperatorTable& ops, const std::filesystem::path& fo
 Generation::Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision)
     : Generation(ops, loaded(ops, folder, precision), precision) {}
 
-Generation::Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision)
-    : model_(std::move(section)),
+Generation::Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision,
+                       std::function<void()> complete)
+    : complete_(std::move(complete)),
+      model_(std::move(section)),
+      arena_(std::size_t{32} << 20, ops.memory()),
       caches_(static_cast<std::size_t>(model_->decoder().layers)),
       tape_(ops, arena_, precision, false) {}
 
@@ -118,7 +143,7 @@ void Generation::reserve(std::int64_t slots, std::int64_t rows) {
   const Shape each{all, decoder().key_columns()};
   const std::size_t bytes = Tensor(nullptr, tape_.compute(), each).bytes();
   memory_.reset();
-  memory_ = AlignedMemory(2 * caches_.size() * bytes);
+  memory_ = SpaceMemory(tape_.ops().memory(), 2 * caches_.size() * bytes);
   std::byte* at = memory_.data();
   for (AttentionCache& cache : caches_) {
     for (Tensor* tensor : {&cache.keys, &cache.values}) {
@@ -166,12 +191,14 @@ bool Generation::advance(std::int64_t slot) {
   std::vector<std::int32_t> positions = part_of_rows(own.columns.positions, first, end, mark_axes);
   const std::vector<std::int32_t> ends = part_of_rows(own.columns.ends, first, end);
   const std::int32_t offsets[] = {0, static_cast<std::int32_t>(end - first)};
-  SequenceLayout layout{.offsets = offsets, .ends = ends, .axes = positions.empty() ? 1 : mark_axes};
+  PassLists lists(tape_);
+  SequenceLayout layout{.offsets = offsets, .device_offsets = lists.put(offsets), .ends = lists.put(ends)};
+  layout.axes = positions.empty() ? 1 : mark_axes;
   if (positions.empty()) {
     positions.resize(block.size());
     std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
   }
-  layout.positions = positions;
+  layout.positions = lists.put(positions);
   logits_ = Var();
   tape_.set_rows_alone(false);
   logits_ = model_->cached_logits(tape_, block, layout, of_slot(slot), visual);
@@ -179,6 +206,7 @@ bool Generation::advance(std::int64_t slot) {
   own.visual_taken += images;
   own.prompt = own.prompt.subspan(block.size());
   if (!own.prompt.empty()) return false;
+  read_logits();
   if (!own.columns.positions.empty()) own.skipped = std::ranges::max(own.columns.positions) + 1 - own.rows;
   own.columns = {};
   own.images = {};
@@ -202,12 +230,27 @@ void Generation::append(std::span<const NextToken> tokens) {
   }
   logits_ = Var();
   tape_.set_rows_alone(true);
-  logits_ = model_->cached_logits(tape_, ids, {.offsets = offsets, .positions = positions, .axes = axes},
-                                  of_sequences(sequences));
+  PassLists lists(tape_);
+  const SequenceLayout layout{
+      .offsets = offsets, .positions = lists.put(positions), .device_offsets = lists.put(offsets), .axes = axes};
+  logits_ = model_->cached_logits(tape_, ids, layout, of_sequences(lists.put(sequences)));
+  read_logits();
+}
+
+void Generation::read_logits() {
+  const Tensor& logits = logits_.value();
+  if (tape_.ops().memory().host()) return;
+  if (read_.size() < logits.bytes()) read_ = AlignedMemory(logits.bytes());
+  tape_.ops().download(logits, Tensor(read_.data(), logits.dtype(), logits.shape()));
+  complete_();
 }
 
 std::span<const float> Generation::logits(std::int64_t row) const {
-  return ConstTensor(logits_.value().row_slice(row, 1)).span<float>();
+  const Tensor& logits = logits_.value();
+  const bool here = tape_.ops().memory().host();
+  const ConstTensor read(here ? logits.raw() : read_.data(), logits.dtype(), logits.shape());
+  return read.span<float>().subspan(static_cast<std::size_t>(row * logits.columns()),
+                                    static_cast<std::size_t>(logits.columns()));
 }
 
 }  // namespace maestro

@@ -6,16 +6,20 @@
 // GN-1 (cached rows): logits equal the logits of a forward pass over the complete sequence, up to rounding, however the
 //       sequence arrived.
 // GN-2 (alone): the logits of a sequence have the same bits in every slot, whichever other sequences there are.
+//
+// On a device with separate memory, images of prompts are not supported.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
+#include "runtime/core/memory_space.hpp"
 #include "sections/decoder/decoder_section.hpp"
 #include "sections/decoder/marked_layout.hpp"
 #include "sections/model_folder.hpp"
@@ -41,8 +45,10 @@ class Generation {
   /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
   /// JobError.
   Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
-  /// Takes a section with its values, frozen, on a single rank and stage, with an output layer.
-  Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision);
+  /// Takes a section with its values, frozen, on a single rank and stage, with an output layer. `complete` waits for
+  /// the work that `ops` have received; empty: work is complete when they return.
+  Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision,
+             std::function<void()> complete = {});
 
   [[nodiscard]] const DecoderConfig& decoder() const { return model_->decoder(); }
   /// Returns the reason why a prompt cannot be continued: it is empty, longer than the positions, has an id outside the
@@ -83,15 +89,19 @@ class Generation {
   /// Returns each layer's cache: the rows of a slot, or the rows of all slots for `sequences`.
   [[nodiscard]] std::vector<AttentionCache> of_slot(std::int64_t slot) const;
   [[nodiscard]] std::vector<AttentionCache> of_sequences(std::span<const CachedSequence> sequences) const;
+  /// Reads the logits of the last pass, if they are in other memory.
+  void read_logits();
 
-  Arena arena_;
+  std::function<void()> complete_;
   std::shared_ptr<DecoderSection> model_;
-  AlignedMemory memory_;
+  Arena arena_;
+  SpaceMemory memory_;
   std::vector<AttentionCache> caches_;  // cache for each layer, in memory_: (slots * rows, G D)
   std::int64_t rows_ = 0;               // most of a sequence
   std::vector<Sequence> sequences_;     // by slot
   Tape tape_;                           // after the arena it allocates from
   Var logits_;                          // recorded on tape_
+  AlignedMemory read_;                  // logits_ of other memory than the host's
 };
 
 }  // namespace maestro

@@ -104,6 +104,36 @@ class ADistillation(OnDevices):
         self.check(distillation(), {"teacher": [ONE], "student": ["cpu:0"]}, "--processes", 2)
 
 
+class AGenerator(OnDevices):
+    SHARES = split({"teacher": {"share": 0.25}, "student": {"share": 0.25}})
+
+    def job(self, **generator):
+        return {**distillation(), "generator": {"max_tokens": 6, "prompt_tokens": 5, **generator}}
+
+    def test_makes_samples_from_which_processors_learn_the_same(self):
+        share = {"generator.share": 0.25} if ONE == OTHER else {}
+        self.train_on(self.job(record=True), {"teacher": [ONE], "student": [ONE], "generator": [OTHER]},
+                      settings={**self.SHARES, **share, "train.out": "made"})
+        on_processors = self.train(self.job(), "--rollouts", "made")
+        on_devices = self.train_on(self.job(), {"teacher": [ONE], "student": [ONE]}, "--rollouts", "made",
+                                   settings=self.SHARES)
+        self.assert_same(on_processors, on_devices)
+
+    def test_chooses_the_likeliest_tokens_as_on_a_processor(self):
+        placed = {"teacher": ["cpu:0"], "student": ["cpu:1"], "generator": [ONE]}
+        job = self.job(temperature=0)
+        self.assert_same(self.train(job), self.train_on(job, placed))
+
+    def test_makes_the_same_samples_with_any_slots_and_processes(self):  # GN-2
+        placed = {"teacher": ["cpu:0"], "student": ["cpu:1"], "generator": [ONE]}
+        for precision in ("fp32", "bf16"):
+            with self.subTest(precision=precision):
+                expected = figures_of(self.train_on(self.job(slots=1, precision=precision), placed))
+                for slots, options in ((3, ()), (4, ("--processes", 2))):
+                    job = self.job(slots=slots, precision=precision)
+                    self.assertEqual(figures_of(self.train_on(job, placed, *options)), expected)
+
+
 class ACheckpoint(OnDevices):
     PLACES = {"device": {"student": [ONE], "teacher": [ONE]}, "CPU": {"student": ["cpu:0"], "teacher": ["cpu:0"]}}
 

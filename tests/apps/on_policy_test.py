@@ -8,6 +8,7 @@ import os
 import signal
 import time
 import unittest
+from pathlib import Path
 from random import Random
 
 from maestro_program import SLOWNESS, SystemTest, distillation, options_of
@@ -340,7 +341,8 @@ class OnPolicy(SystemTest):
     def test_the_command_adds_a_generator(self):
         small = ["--teacher-set", "train.steps=3", "--set", "train.steps=3", "--out", "runs", "--on-policy",
                  "--max-tokens", "6"]
-        finished = self.call("distill", "--data", "corpus.txt", *small)
+        repository = {"MAESTRO_REPOSITORY": str(Path(__file__).resolve().parents[2])}
+        finished = self.call("distill", "--data", "corpus.txt", *small, variables=repository)
         self.assertEqual(finished.status, 0, finished.describe())
         self.assertIn("generator replica 0", finished.out)
         record = (self.folder / "runs" / "distill" / "record" / "events.jsonl").read_text().splitlines()

@@ -248,9 +248,11 @@ class Pages(SystemTest):
         job = distillation(steps=16)
         job["name"], job["data"]["path"] = "distill", "text.txt"
         workload = re.search(r"```json\n(.*?)```", (REPOSITORY / "docs/workloads.md").read_text(), re.S)[1]
+        on_policy = {**job, "generator": {"max_tokens": 8, "prompt_tokens": 8}}
         for page, commands in {"planning.md": 4, "distillation.md": 1, "launching.md": 1, "workloads.md": 1, "writing-an-app.md": 1,
                                "vision-language.md": 1}.items():
             self.put("job.toml", job_text(job))
+            self.put("on-policy.toml", job_text(on_policy))
             self.put("workload.json", workload)
             with self.subTest(page):
                 self.assertGreaterEqual(self.play(page), commands)

@@ -116,7 +116,7 @@ TEST_F(RolloutFolderTest, a_damaged_file_is_refused) {
   EXPECT_THAT(refusal(wanted), HasSubstr("its numbers do not rise"));
   const std::vector<std::int32_t> one{1};
   write_safetensors(file(), {{"numbers", {one.data(), DType::i32, Shape{1}}}}).value_or_throw();
-  EXPECT_THAT(refusal(wanted), HasSubstr("no recorded samples that this program reads"));
+  EXPECT_THAT(refusal(wanted), HasSubstr("this program does not read its format"));
 }
 
 TEST_F(RolloutFolderTest, a_file_that_was_not_finished_is_not_there) {  // QR-1

@@ -82,9 +82,9 @@ bool WeightPublisher::lacks_versions() const {
   return sends() && spec_->weights.staleness > 0 && spec_->replica != ReplicaIndex(0);
 }
 
-void WeightPublisher::connect(const Directory& directory, HandOver hand_over) {
+void WeightPublisher::connect(const Directory& directory, Outbox outbox) {
   if (!sends()) return;
-  hand_over_ = std::move(hand_over);
+  outbox_ = std::move(outbox);
   std::vector<WeightBlock> blocks;
   const std::string& section = spec_->graph->node(spec_->section).section_name();
   for (const ReplicaAddress& peer : directory.replicas()) {
@@ -110,6 +110,7 @@ void WeightPublisher::begin_anew(Epoch epoch) {
   writing.replica = spec_->replica;
   writing.chunk_bytes = spec_->network->options().chunk_bytes;
   writing.client = made.client;
+  writing.transferred = outbox_.transferred;
   writing.write = [network = spec_->network](ProcessId to, const WriteRequest& request) {
     network->write(to, request);
   };
@@ -240,7 +241,7 @@ Status WeightPublisher::flush(Link& link) {
     hand.epoch = connection.epoch;
     hand.buffer = outgoing.buffer;
     hand.offset = outgoing.offset;
-    hand_over_(link.actor, std::move(hand));
+    outbox_.hand_over(link.actor, std::move(hand));
   }
 }
 

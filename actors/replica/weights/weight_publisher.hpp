@@ -19,6 +19,7 @@
 
 #include "actors/messages/run_actor.hpp"
 #include "actors/replica/piece_writer.hpp"
+#include "actors/replica/port_options.hpp"
 #include "actors/replica/replica_rank.hpp"
 #include "runtime/schedule/version_map.hpp"
 #include "sections/weight_version.hpp"
@@ -41,8 +42,6 @@ struct KeptVersions {
 /// Not thread-safe; belongs to the replica's actor.
 class WeightPublisher {
  public:
-  using HandOver = std::function<void(const caf::actor&, PieceHandOver)>;
-
   /// `spec` outlives it; the versions of the checkpoint are taken out of it. `self` receives BufferFree and the ends of
   /// writes.
   WeightPublisher(ReplicaSpec& spec, const caf::actor& self);
@@ -50,7 +49,7 @@ class WeightPublisher {
   [[nodiscard]] bool sends() const { return spec_->graph->publishes(spec_->section); }
   /// Returns the blocks of the replica's ranks, for its address: replica 0 states them for all.
   [[nodiscard]] const std::vector<WeightBlock>& blocks() const { return blocks_; }
-  void connect(const Directory& directory, HandOver hand_over);
+  void connect(const Directory& directory, Outbox outbox);
   /// Sends the versions from `wanted.first` on to a generator that begins. The first one of a later epoch ends the
   /// sending to all generators before.
   Status add(const VersionsWanted& wanted, const caf::actor& generator);
@@ -122,7 +121,7 @@ class WeightPublisher {
   std::vector<StepId> copying_;  // steps of Outlet::next
   std::deque<Sent> sent_;
   VersionMap map_;
-  HandOver hand_over_;
+  Outbox outbox_;
   std::list<Connection> connections_;  // the last one is used; writes of the one before may still end
 };
 

@@ -54,6 +54,11 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   /// The content covers the checksums of the shards.
   [[nodiscard]] DataFingerprint fingerprint() const override;
 
+  /// Longer prompts than a sample are left out.
+  [[nodiscard]] bool prompts_only() const override {
+    const auto learn = index_.settings.find("learn");
+    return learn != index_.settings.end() && learn->second == name_of(LearnedAnswers::none);
+  }
   [[nodiscard]] std::int64_t patch_columns() const override { return images_ ? images_->patch_columns() : 0; }
   [[nodiscard]] std::int64_t max_patches() const override { return most_rows_.patches; }
   [[nodiscard]] std::int64_t max_visual() const override {
@@ -104,11 +109,6 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   void read_exact(Split split, SampleId sample, std::span<std::int32_t> tokens,
                   std::span<std::int32_t> targets) const override;
   [[nodiscard]] std::string data_tokenizer() const;
-  /// Returns whether the samples are prompts without targets; longer ones than a sample are left out.
-  [[nodiscard]] bool prompts_only() const {
-    const auto learn = index_.settings.find("learn");
-    return learn != index_.settings.end() && learn->second == name_of(LearnedAnswers::none);
-  }
   void give_back(std::size_t bytes) const;
 
   std::filesystem::path folder_;
