@@ -120,6 +120,7 @@ WeightEdge BuiltProcess::weight_edge(SectionId section) const {
   if (!plan.rollouts || !plan.rollouts->section || (!sends && *plan.rollouts->section != section)) return edge;
   const StepId start(part_.start.first_step);
   edge.staleness = plan.rollouts->config.staleness;
+  edge.last_step = StepId(static_cast<std::uint64_t>(plan.train.steps));
   edge.dtype = plan.sections[plan.rollouts->section->value()].config.precision;
   for (StepId step = version_of(start, edge.staleness); sends && step < start; step = StepId(step.value() + 1)) {
     const std::string& name = plan.graph.node(section).section_name();

@@ -77,9 +77,6 @@ void RecoveryPath::take_down(const RunOutcome& ended) {
   parts_.outputs.flush();
   for (const ProcessIdentity& lost : ended.lost) ProcessHandle(lost).kill();
   part_.launcher->end_others(ended.survivors, recovery_patience);
-  for (std::uint32_t other = 1; other < part_.hosts.size(); ++other) {
-    parts_.built.abandon(ProcessId(other));  // the network would await writes to them
-  }
   parts_.take_down();
   part_.memory.frozen.keep(part_.plan.graph, parts_.built.replicas());
   part_.record->recoveries.push_back(*recovery_);  // the coordinator, which records moves in place, has ended
@@ -92,9 +89,6 @@ void RecoveryPath::take_down(const RunOutcome& ended) {
 void RecoveryPath::end_to_start_again() {
   parts_.stop.replaceable();
   part_.bound("the end of the process before the recovery", survivor_limit);
-  for (std::uint32_t other = 0; other < part_.hosts.size(); ++other) {
-    if (other != part_.process.value()) parts_.built.abandon(ProcessId(other));
-  }
   parts_.take_down();
   part_.memory.frozen.keep(part_.plan.graph, parts_.built.replicas());
   part_.memory.again = true;

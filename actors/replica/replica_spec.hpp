@@ -61,6 +61,7 @@ struct StoredVersion {
 struct WeightEdge {
   std::int64_t staleness = 0;         ///< steps that the generators' weights are older than those trained
   DType dtype = DType::f32;           ///< dtype of the versions: f32 or bf16
+  StepId last_step;                   ///< last step of the run
   std::vector<StoredVersion> stored;  ///< versions that the first steps read, oldest first; only at a sender
 };
 

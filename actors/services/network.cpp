@@ -87,9 +87,15 @@ void Network::abandon(ProcessId process) {
 }
 
 void Network::stop() {
-  if (endpoint_ != nullptr) endpoint_->stop();
   std::vector<caf::actor> rings, clients;  // destroyed without the lock: an actor ends with its last handle
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  const std::vector<PeerHandle> peers = peers_;
+  lock.unlock();
+  if (endpoint_ != nullptr) {
+    for (const PeerHandle peer : peers) endpoint_->abandon(peer);
+    endpoint_->stop();
+  }
+  lock.lock();
   rings_.swap(rings);
   clients_.swap(clients);
   supervisor_ = nullptr;

@@ -68,6 +68,7 @@ class Network {
   void write(ProcessId to, WriteRequest request);
   /// Ends the writes to a dead process.
   void abandon(ProcessId process);
+  /// Ends all writes, which nobody needs any more, and closes the endpoint: its other end may have ended before it.
   void stop();
 
  private:

@@ -192,7 +192,9 @@ Status WeightPublisher::send() {
 }
 
 void WeightPublisher::queue(Link& link, const Sent& version) {
-  if (version.step < link.first) return;
+  const auto staleness = static_cast<std::uint64_t>(spec_->weights.staleness);
+  const bool read = version.step.value() + staleness <= spec_->weights.last_step.value();
+  if (version.step < link.first || !read) return;
   const std::vector<WeightPiece>& pieces = map_.pieces();
   for (std::size_t at = 0; at < outlets_.size(); ++at) {
     const Outlet& outlet = outlets_[at];
