@@ -22,7 +22,7 @@ RehearsedRollouts::RehearsedRollouts(VirtualClock& clock, const GeneratorShape& 
 void RehearsedRollouts::begin(const RehearsedRollout& rollout, VirtualClock::Event done) {
   rollout_ = rollout;
   done_ = std::move(done);
-  begun_ms_ = clock_->now_ms();
+  begun_ms_.reset();
   std::vector<std::uint32_t> numbers(rollout_.samples.size());
   std::iota(numbers.begin(), numbers.end(), 0U);
   book_.open(std::move(numbers));
@@ -52,6 +52,7 @@ void RehearsedRollouts::pump(std::size_t at) {
     replica.version = rollout_.version;
     ms = times_->take_ms;
   }
+  if (!begun_ms_) begun_ms_ = clock_->now_ms();
   std::vector<std::uint32_t> ended;
   ms += advance(replica, ended);
   replica.working = true;
@@ -102,7 +103,7 @@ void RehearsedRollouts::made(std::size_t replica, std::uint32_t number) {
   book_.ended(replica);
   (void)book_.made(number);
   if (!book_.complete()) return hand_out();
-  rollouts_ms_.push_back(clock_->now_ms() - begun_ms_);
+  rollouts_ms_.push_back(clock_->now_ms() - *begun_ms_);
   std::exchange(done_, {})();
 }
 

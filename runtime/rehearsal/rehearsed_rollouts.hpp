@@ -22,7 +22,7 @@ namespace maestro {
 /// Durations of a generator's work, in milliseconds.
 struct GenerationTimes {
   std::function<double(std::int64_t rows)> prefill;  ///< a block of so many tokens of a prompt
-  /// A token of each of so many sequences; `rows`: the kept rows of all of them.
+  /// A token of each of so many sequences, which have `rows` kept rows together.
   std::function<double(std::int64_t sequences, std::int64_t rows)> decode;
   double take_ms = 0;  ///< to take over a version
 };
@@ -36,7 +36,7 @@ struct MadeLengths {
 
 /// The samples of a step that a generator makes.
 struct RehearsedRollout {
-  StepId version;  ///< the step before which the weights have the values that make them
+  StepId version;  ///< step before which the weights have the values that make them
   std::vector<MadeLengths> samples;
 };
 
@@ -55,11 +55,11 @@ class RehearsedRollouts {
   RehearsedRollouts(VirtualClock& clock, const GeneratorShape& shape, const GenerationTimes& times, double hop_ms,
                     Run run);
 
-  /// Makes the samples of the next step, one or more, and then calls `done`, after which the following may begin.
+  /// Makes the next step's samples, one or more, and then calls `done`, after which the following may begin.
   void begin(const RehearsedRollout& rollout, VirtualClock::Event done);
   /// The weights before step `version`, and all before, are at the replicas. Those before step 1 are from the start.
   void published(StepId version);
-  /// Returns the milliseconds of each rollout that has ended, from begin() to its last sample.
+  /// Returns the milliseconds of each rollout that has ended, from the first replica's start to the last sample.
   [[nodiscard]] const std::vector<double>& rollouts_ms() const { return rollouts_ms_; }
 
  private:
@@ -89,9 +89,9 @@ class RehearsedRollouts {
   double hop_ms_;
   Run run_;
   RolloutBook book_;
-  RehearsedRollout rollout_;  // under way
-  VirtualClock::Event done_;  // of `rollout_`
-  double begun_ms_ = 0;
+  RehearsedRollout rollout_;        // under way
+  VirtualClock::Event done_;        // of `rollout_`
+  std::optional<double> begun_ms_;  // of `rollout_`; nothing: its version or its prompts are awaited
   StepId published_{1};
   std::vector<Replica> replicas_;
   std::vector<double> rollouts_ms_;

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/graph/pass.hpp"
+#include "runtime/rehearsal/rehearsed_rollouts.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
@@ -24,8 +26,9 @@ struct TracedUnit {
   Pass pass = Pass::train;
   std::vector<SampleRef> samples;  ///< samples; their ids are their positions
   double planning_ms = 0;
-  double end_ms = 0;        ///< end of its last pass or action
-  bool checkpoint = false;  ///< a checkpoint was made after it
+  double end_ms = 0;                             ///< end of its last pass or action
+  bool checkpoint = false;                       ///< a checkpoint was made after it
+  std::optional<RehearsedRollout> rollout = {};  ///< samples that a generator makes; none, or not known
 };
 
 /// The passes of a micro-batch, with the times of the slowest rank.
