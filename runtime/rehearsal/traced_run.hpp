@@ -62,12 +62,20 @@ struct TracedWrite {
   double ms = 0;
 };
 
+/// A generator's work, in milliseconds.
+struct TracedGeneration {
+  std::vector<double> prefills;                          ///< prompt blocks
+  std::vector<std::pair<std::int64_t, double>> decodes;  ///< decode steps, with their sequences
+  std::vector<double> takes;                             ///< versions that it takes
+};
+
 struct TracedRun {
   std::map<std::string, std::string> facts;  ///< "job": the effective job; "processes", "hosts", "cpu_devices", "cores"
   std::vector<TracedUnit> units;             ///< units in the order of their planning
   std::map<TracedPassKey, TracedPass> passes;
   std::map<TracedLaneKey, TracedLane> lanes;  ///< lanes in training steps
   std::vector<TracedWrite> writes;
+  TracedGeneration generation;
   double hop_ms = 0;          ///< usual time between consecutive passes of a lane without a wait
   std::uint64_t dropped = 0;  ///< events that the trace lacks
 };

@@ -2,10 +2,12 @@
 #include "runtime/rehearsal/traced_times.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "runtime/core/quantile.hpp"
+#include "runtime/rehearsal/generation_costs.hpp"
 
 namespace maestro {
 
@@ -26,6 +28,8 @@ std::string_view label_of(StepAction action) {
       return "take";
     case StepAction::clear:
       return "clear";
+    case StepAction::publish:
+      return "publish";
     default:
       return {};
   }
@@ -42,6 +46,17 @@ PassCost units_of(const TimedJob& job, SectionId section, const std::vector<Samp
 }
 
 }  // namespace
+
+std::optional<GenerationTimes> generation_times(const TracedGeneration& traced) {
+  if (traced.prefills.empty() || traced.decodes.empty() || traced.takes.empty()) return std::nullopt;
+  const auto costs = std::make_shared<GenerationCosts>();
+  for (const auto& [sequences, ms] : traced.decodes) costs->add_decode(sequences, 1, ms);
+  GenerationTimes times;
+  times.prefill = [ms = quantile_of(traced.prefills, 0.5)](std::int64_t) { return ms; };
+  times.decode = [costs](std::int64_t sequences, std::int64_t) { return costs->decode(sequences, 1); };
+  times.take_ms = quantile_of(traced.takes, 0.5);
+  return times;
+}
 
 TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vector<StepPlan>& plans)
     : run_(&run), traced_(std::move(traced)) {
@@ -122,7 +137,7 @@ void TracedTimes::add_actions() {
     const auto norm = lane.actions.find("norm");
     if (norm != lane.actions.end()) norms_end[step] = std::max(norms_end[step], norm->second.end_ms);
     for (const StepAction action : {StepAction::add_ranks, StepAction::timed_sum, StepAction::norm, StepAction::step,
-                                    StepAction::load_values, StepAction::clear}) {
+                                    StepAction::load_values, StepAction::clear, StepAction::publish}) {
       const auto found = lane.actions.find(std::string(label_of(action)));
       if (found == lane.actions.end()) continue;
       actions_[{section, action}].push_back(found->second.end_ms - found->second.start_ms);
