@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -35,6 +36,10 @@ std::string_view label_of(StepAction action) {
   }
 }
 
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 PassCost units_of(const TimedJob& job, SectionId section, const std::vector<SampleRef>& samples) {
   PassCost sum;
   for (const SampleRef& sample : samples) {
@@ -49,12 +54,14 @@ PassCost units_of(const TimedJob& job, SectionId section, const std::vector<Samp
 
 std::optional<GenerationTimes> generation_times(const TracedGeneration& traced) {
   if (traced.prefills.empty() || traced.decodes.empty() || traced.takes.empty()) return std::nullopt;
+  std::map<std::int64_t, std::vector<double>> decodes;  // by sequences
+  for (const auto& [sequences, ms] : traced.decodes) decodes[sequences].push_back(ms);
   const auto costs = std::make_shared<GenerationCosts>();
-  for (const auto& [sequences, ms] : traced.decodes) costs->add_decode(sequences, 1, ms);
+  for (const auto& [sequences, all_ms] : decodes) costs->add_decode(sequences, 1, mean_of(all_ms));
   GenerationTimes times;
-  times.prefill = [ms = quantile_of(traced.prefills, 0.5)](std::int64_t) { return ms; };
+  times.prefill = [ms = mean_of(traced.prefills)](std::int64_t) { return ms; };
   times.decode = [costs](std::int64_t sequences, std::int64_t) { return costs->decode(sequences, 1); };
-  times.take_ms = quantile_of(traced.takes, 0.5);
+  times.take_ms = mean_of(traced.takes);
   return times;
 }
 

@@ -42,7 +42,7 @@ struct PassSources {
   std::uint64_t estimated = 0;  ///< passes estimated from others in their section
 };
 
-/// Returns a traced generator's times, which are medians: for a block, whatever its length, for a decode step by its
+/// Returns a traced generator's times, which are means: for a block, whatever its length, for a decode step by its
 /// number of sequences, and for a take. Nothing if the trace lacks some.
 [[nodiscard]] std::optional<GenerationTimes> generation_times(const TracedGeneration& traced);
 
