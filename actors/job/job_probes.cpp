@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "actors/job/data_source.hpp"
+#include "actors/job/prompt_drawer.hpp"
 #include "actors/job/section_context.hpp"
+#include "runtime/core/random.hpp"
 #include "runtime/data/sampler.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
 #include "sections/corpus_section.hpp"
@@ -33,7 +35,7 @@ void read_port(const ResolvedJob& plan, const std::string& port, const MicroBatc
   }
   Arena arena;
   Tape tape(*plan.meta_ops, arena, DType::f32, false);
-  CorpusSection source(plan.corpus);
+  CorpusSection source(plan.corpus, plan.samples);
   Outputs outputs;
   source.forward(tape, inputs, outputs);
   if (const Var* const read = outputs.find(port)) std::memcpy(value.raw(), read->value().raw(), value.bytes());
@@ -47,6 +49,43 @@ MicroBatchPlan batch_of(SectionId section, std::span<const SampleRef> samples, c
   batch.loss_scale = 1;
   for (const std::uint32_t sample : cut) batch.samples.push_back(samples[sample]);
   return batch;
+}
+
+/// Returns a step with made samples, whose completions are random.
+TracedUnit unit_of(const ResolvedJob& plan, StepId step, const std::vector<DrawnSample>& drawn,
+                   const BatchDrawer& drawer, const CompletionLengths& lengths) {
+  std::vector<std::int64_t> most;
+  for (const DrawnSample& each : drawn) {
+    if (each.order) most.push_back(each.order->most_tokens);
+  }
+  const std::vector<std::int64_t> chosen = lengths.draw(std::move(most), step.value());
+  BatchMetadata batch;
+  RehearsedRollout rollout;
+  Random random(step.value());
+  for (const DrawnSample& each : drawn) {
+    if (!each.order) {
+      drawer.add(batch, Split::train, {each.sample});
+      continue;
+    }
+    MadeSample made{each.order->tokens, {}, {}};
+    made.completion.resize(static_cast<std::size_t>(chosen[rollout.samples.size()]));
+    made.log_probabilities.resize(made.completion.size());
+    for (std::int32_t& token : made.completion) {
+      token = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(plan.corpus->vocabulary())));
+    }
+    rollout.version = each.order->version;
+    rollout.samples.push_back({std::ssize(made.prompt), std::ssize(made.completion)});
+    SampleRef reference{sample_id({step, each.order->number}), made.positions()};
+    reference.prompt = each.sample;
+    reference.source = plan.corpus->source(Split::train, each.sample);
+    batch.samples.push_back(reference);
+    plan.samples->put({step, each.order->number}, std::move(made));
+  }
+  TracedUnit unit;
+  unit.step = step;
+  unit.samples = std::move(batch.samples);
+  if (!rollout.samples.empty()) unit.rollout = std::move(rollout);
+  return unit;
 }
 
 }  // namespace
@@ -133,9 +172,20 @@ bool same_work(const ResolvedJob& plan, const std::string& one, const std::strin
   });
 }
 
-std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps) {
-  const BatchDrawer drawer(plan.corpus, Sampler(static_cast<std::uint64_t>(plan.train.seed), plan.corpus->sources()));
+std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps, const CompletionLengths& lengths) {
+  const auto seed = static_cast<std::uint64_t>(plan.train.seed);
+  const Sampler sampler(seed, plan.corpus->sources());
+  const BatchDrawer drawer(plan.corpus, sampler);
   std::vector<TracedUnit> units;
+  if (plan.rollouts) {
+    GeneratorConfig generator = plan.rollouts->config;
+    generator.from_step = 1;
+    const PromptDrawer prompts(plan.corpus, sampler, std::move(generator), seed, {plan.train.global_batch});
+    for (std::uint64_t step = 1; step <= steps; ++step) {
+      units.push_back(unit_of(plan, StepId(step), prompts.draw(StepId(step)), drawer, lengths));
+    }
+    return units;
+  }
   for (std::uint64_t step = 1; step <= steps; ++step) {
     TracedUnit& unit = units.emplace_back();
     unit.step = StepId(step);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/job/resolved_job.hpp"
+#include "runtime/rehearsal/completion_lengths.hpp"
 #include "runtime/rehearsal/traced_run.hpp"
 #include "sections/pass_probe.hpp"
 
@@ -42,8 +43,11 @@ class PortValues {
 [[nodiscard]] bool same_work(const ResolvedJob& plan, const std::string& one, const std::string& other,
                              std::span<const SampleRef> samples);
 
-/// Returns the samples of the job's first training steps, without unreadable samples.
-[[nodiscard]] std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps);
+/// Returns the samples of the job's first training steps, without unreadable samples. In a job with a
+/// generator, samples are made from the first step on; they have these lengths, and random tokens, which
+/// ResolvedJob::samples then has.
+[[nodiscard]] std::vector<TracedUnit> first_steps(const ResolvedJob& plan, std::size_t steps,
+                                                  const CompletionLengths& lengths = {});
 
 /// Returns the section's micro-batches for the samples of a step, for all replicas.
 [[nodiscard]] std::vector<MicroBatchPlan> batches_of(const ResolvedJob& plan, SectionId section,

@@ -8,6 +8,7 @@
 
 #include "actors/job/emulated_step_end.hpp"
 #include "actors/job/planning_options.hpp"
+#include "sections/decoder/generation.hpp"
 
 namespace maestro {
 
@@ -19,7 +20,7 @@ std::size_t measured_before(std::size_t unit, std::int64_t ahead) {
   return unit > open ? unit - open : 0;
 }
 
-StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane) {
+StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane, bool publishes) {
   const GraphNode& node = plan.graph.node(lane.section);
   StepEndOptions options;
   options.trained = node.trained();
@@ -28,6 +29,7 @@ StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane) {
   options.timed_sum = emulated_step_end(plan, lane.section).sum_ms > 0;
   options.awaits_total = joins_norms(plan) || node.stages > 1;
   options.writes_snapshot = lane.replica == ReplicaIndex(0);
+  options.publishes = publishes && plan.graph.publishes(lane.section);
   return options;
 }
 
@@ -80,6 +82,24 @@ void add_devices(const ResolvedJob& plan, const JobTimes& times, RehearsalOption
   for (int& core : options.cores) {
     if (core >= 0 && streams[static_cast<std::size_t>(core)] == 1) core = -1;  // same times (CO-2), computed faster
   }
+}
+
+/// Returns the job's generator with the changes of a rehearsal.
+RehearsedGenerator generator_of(const ResolvedJob& plan, const GenerationTimes& times, const RehearsalChange& change) {
+  const RolloutPlan& rollouts = plan.rollouts.value();
+  const SectionId section = rollouts.section.value();
+  RehearsedGenerator generator{section, {}, times};
+  generator.shape.replicas = static_cast<std::size_t>(plan.graph.node(section).replicas);
+  generator.shape.slots = rollouts.config.slots;
+  generator.shape.block_rows = Generation::block_rows;
+  generator.shape.held = most_held(rollouts.config);
+  const auto faster = change.faster.find(rollouts.name);
+  if (faster == change.faster.end()) return generator;
+  generator.times.prefill = [times, by = faster->second](std::int64_t rows) { return times.prefill(rows) / by; };
+  generator.times.decode = [times, by = faster->second](std::int64_t sequences, std::int64_t rows) {
+    return times.decode(sequences, rows) / by;
+  };
+  return generator;
 }
 
 /// Returns a plan's passes with their times, as a run would report them to its planner.
@@ -232,7 +252,9 @@ Result<Rehearsed> rehearse_units(const ResolvedJob& plan, std::size_t units, con
   add_devices(plan, times, options);
   options.ahead = scheduling_policy(plan)->synchronous() ? 0 : plan.train.ahead;
   options.joined_norms = joins_norms(plan);
-  options.step_ends = [&plan](const LaneKey& lane) { return step_end_of(plan, lane); };
+  const bool publishes = times.generation.has_value();
+  options.step_ends = [&plan, publishes](const LaneKey& lane) { return step_end_of(plan, lane, publishes); };
+  if (publishes) options.generator = generator_of(plan, *times.generation, change);
   options.times = changed.times();
   options.last = last;
   return Rehearsal(std::move(options)).play(units, unit_of);
@@ -243,6 +265,7 @@ Result<Rehearsed> rehearse(const ResolvedJob& plan, const std::vector<TracedUnit
   std::vector<RehearsalUnit> units;
   for (std::size_t at = 0; at < plans.size(); ++at) {
     units.push_back({plans[at], false, given[at].planning_ms});
+    if (times.generation) units.back().rollout = given[at].rollout;
     if (!given[at].checkpoint) continue;
     RehearsalUnit& checkpoint = units.emplace_back();
     checkpoint.plan.step = plans[at].step;

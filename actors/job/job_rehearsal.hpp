@@ -43,6 +43,8 @@ struct JobTimes {
   /// demands.
   std::function<double(SectionId section)> demand = {};
   bool apart = false;  ///< each section has separate processes, so every tensor is written
+  /// Times of the job's generator; none: its samples are there.
+  std::optional<GenerationTimes> generation = {};
 };
 /// Returns whether devices of the job share a core. `cores`: JobTimes::cores.
 [[nodiscard]] bool shares_cores(const ResolvedJob& plan, std::int64_t cores);

@@ -103,6 +103,14 @@ std::uint64_t epoch_positions(const ResolvedJob& plan) {
   return plan.rollouts ? samples * static_cast<std::uint64_t>(plan.rollouts->config.samples_per_prompt) : samples;
 }
 
+bool generates(const ResolvedJob& plan) {
+  return plan.rollouts && plan.rollouts->section;
+}
+
+SamplingOptions sampling_of(const GeneratorConfig& config) {
+  return {.temperature = config.temperature, .top_k = config.top_k, .top_p = config.top_p, .log_probabilities = true};
+}
+
 void refuse_rollouts(const ResolvedJob& plan, const std::string& problem) {
   if (plan.rollouts) throw JobError(problem + " [" + plan.rollouts->name + "] makes");
 }

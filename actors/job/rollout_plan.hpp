@@ -12,6 +12,7 @@
 #include "runtime/data/sample_store.hpp"
 #include "runtime/job/generator_config.hpp"
 #include "runtime/job/job_table.hpp"
+#include "sections/decoder/token_sampler.hpp"
 
 namespace maestro {
 
@@ -30,6 +31,10 @@ void plan_rollouts(ResolvedJob& plan, const JobTable& root);
 /// Throws JobError if the job has a generator. `problem`: what a command does not do with its samples: "plan does not
 /// price the samples that".
 void refuse_rollouts(const ResolvedJob& plan, const std::string& problem);
+/// Returns whether a section of the job makes samples.
+[[nodiscard]] bool generates(const ResolvedJob& plan);
+/// Returns how a generator draws tokens.
+[[nodiscard]] SamplingOptions sampling_of(const GeneratorConfig& config);
 /// Returns the number of positions that visit every sample of the data once, as many times as it is a prompt.
 [[nodiscard]] std::uint64_t epoch_positions(const ResolvedJob& plan);
 

@@ -4,28 +4,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/core/random.hpp"
-
 namespace maestro {
-
-namespace {
-
-constexpr std::uint64_t choice_stream = 0x6d616465;  // "made"
-constexpr std::uint64_t draw_stream = 0x726f6c6c;    // "roll"
-constexpr std::int64_t ahead_of_slots = 2;           // prompts that a replica holds beyond its slots
-
-}  // namespace
 
 RolloutSource::RolloutSource(caf::actor_config& config, caf::actor supervisor, std::shared_ptr<const Corpus> corpus,
                              Sampler sampler, std::shared_ptr<SampleStore> store, const RolloutOptions& options)
     : RunActor(config, std::move(supervisor)),
       corpus_(corpus),
-      sampler_(sampler),
+      prompts_(corpus, sampler, options.generator, options.seed, options.data),
       drawer_(std::move(corpus), std::move(sampler)),
       store_(std::move(store)),
       options_(options),
       record_(options.record),
-      book_(options.generator.slots + ahead_of_slots),
+      book_(most_held(options.generator)),
       next_step_(options.first_step) {
   store_->clear();  // an earlier start of the run may have drawn other samples
 }
@@ -95,30 +85,15 @@ void RolloutSource::begin(StepId step, const caf::actor& coordinator) {
   rollout.step = step;
   rollout.coordinator = coordinator;
   rollout.begun = std::chrono::steady_clock::now();
-  const auto size = static_cast<std::uint64_t>(options_.data.global_batch);
-  const std::uint64_t first = options_.data.cursor.position(step.value(), size);
-  const auto samples_per_prompt = static_cast<std::uint64_t>(options_.generator.samples_per_prompt);
-  const bool begun = step.value() >= static_cast<std::uint64_t>(options_.generator.from_step);
   std::vector<std::uint32_t> numbers;
-  for (std::uint64_t at = 0; at < size; ++at) {
-    const bool made =
-        begun && is_made_at(first + at, options_.generator.on_policy, mix64(options_.seed, choice_stream));
-    if (!made) {
-      rollout.samples.push_back(sampler_.at(first + at));
+  for (DrawnSample& drawn : prompts_.draw(step)) {
+    if (!drawn.order) {
+      rollout.samples.push_back(drawn.sample);
       continue;
     }
-    const SampleId sample = sampler_.at((first + at) / samples_per_prompt);
-    std::vector<std::int32_t> prompt = prompt_of(sample);
-    const auto number = static_cast<std::uint32_t>(at);
-    PromptOrder order;
-    order.step = step;
-    order.version = version_of(step, options_.generator.staleness);
-    order.number = number;
-    order.seed = mix64(mix64(options_.seed, draw_stream), first + at);
-    order.most_tokens = std::min(options_.generator.max_tokens, corpus_->max_length() + 1 - std::ssize(prompt));
-    order.tokens = std::move(prompt);
+    const std::uint32_t number = drawn.order->number;
     rollout.samples.push_back(sample_id({step, number}));
-    rollout.prompts.emplace(number, Prompt{std::move(order), sample});
+    rollout.prompts.emplace(number, Prompt{std::move(*drawn.order), drawn.sample});
     numbers.push_back(number);
   }
   book_.open(std::move(numbers));
@@ -141,14 +116,6 @@ void RolloutSource::read_back() {
     store_->put({rollout_->step, number}, std::move(sample));
   }
   answer();
-}
-
-std::vector<std::int32_t> RolloutSource::prompt_of(SampleId sample) const {
-  const auto length = static_cast<std::size_t>(corpus_->length(Split::train, sample));
-  std::vector<std::int32_t> tokens(length), targets(length);
-  corpus_->read(Split::train, sample, tokens, targets);
-  tokens.resize(static_cast<std::size_t>(prompt_length(targets, options_.generator.prompt_tokens)));
-  return tokens;
 }
 
 void RolloutSource::go_on() {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "actors/job/data_source.hpp"
+#include "actors/job/prompt_drawer.hpp"
 #include "actors/job/rollout_record.hpp"
 #include "runtime/data/sample_store.hpp"
 #include "runtime/job/generator_config.hpp"
@@ -73,8 +74,6 @@ class RolloutSource : public RunActor {
   void ready();
   void request(const BatchRequest& request);
   void begin(StepId step, const caf::actor& coordinator);
-  /// Returns the prompt of a sample in the corpus.
-  [[nodiscard]] std::vector<std::int32_t> prompt_of(SampleId sample) const;
   [[nodiscard]] bool all_ready() const { return std::ranges::all_of(replicas_, &Replica::ready); }
   /// Hands out prompts, or answers the request if all samples are there.
   void go_on();
@@ -86,7 +85,7 @@ class RolloutSource : public RunActor {
   [[nodiscard]] RecordedRollout rollout() const;
 
   std::shared_ptr<const Corpus> corpus_;
-  Sampler sampler_;
+  PromptDrawer prompts_;
   BatchDrawer drawer_;
   std::shared_ptr<SampleStore> store_;
   RolloutOptions options_;

@@ -195,8 +195,7 @@ GenerationOptions BuiltProcess::generation_options() const {
   options.slots = config.slots;
   options.positions = plan.corpus->max_length();
   options.limits = {config.max_tokens, plan.rollouts->stop_tokens, plan.corpus->vocabulary()};
-  options.sampling = {
-      .temperature = config.temperature, .top_k = config.top_k, .top_p = config.top_p, .log_probabilities = true};
+  options.sampling = sampling_of(config);
   return options;
 }
 

@@ -190,7 +190,9 @@ void GenerationReplica::submit() {
           std::min(1.0, static_cast<double>(here.open.size()) / static_cast<double>(options.slots));
       if (here.completions->read()) prefill.finished(begin);
       const auto read = Clock::now();
-      if (here.completions->write()) decode.finished(read);
+      TracedWork written = decode;
+      written.sequences = here.completions->writing();
+      if (here.completions->write()) written.finished(read);
       job->work.busy_ms = ms_since(begin);
       job->work.slot_ms = job->work.busy_ms * slots_busy;
       std::erase_if(here.open, [&](std::size_t at) {

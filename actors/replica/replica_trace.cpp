@@ -25,7 +25,9 @@ void TracedWork::finished(TraceTime begin) const {
   const TraceTime end = std::max(Clock::now(), begin + tick);
   const TraceSlice slice{track, label, category, begin, end};
   const TraceArg of_step("step", step.value());
-  if (!batch) {
+  if (sequences) {
+    recorder->slice(slice, {of_step, {"sequences", *sequences}});
+  } else if (!batch) {
     recorder->slice(slice, {of_step});
   } else if (batch->pass == Pass::train) {
     recorder->slice(slice, {of_step, {"batch", batch->index}, {"rows", batch->rows}});
@@ -44,7 +46,7 @@ ReplicaTrace::ReplicaTrace(TraceRecorder& recorder, const SectionGraph& graph, c
       transfers_(recorder.track(label_of(graph, rank) + " transfers")) {}
 
 TracedWork ReplicaTrace::work(std::string_view label, TraceCategory category, StepId step) const {
-  return {recorder_, track_, label, category, step, {}, {}, {}};
+  return {recorder_, track_, label, category, step, {}, {}, {}, {}};
 }
 
 void ReplicaTrace::add_pass(TracedWork& work, const MicroBatchPlan& plan, bool forward, bool backward) const {

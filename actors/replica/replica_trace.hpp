@@ -32,7 +32,8 @@ struct TracedWork {
   std::string_view label;
   TraceCategory category = TraceCategory::step;
   StepId step;
-  std::optional<TracedBatch> batch;  ///< a pass' micro-batch
+  std::optional<TracedBatch> batch;      ///< a pass' micro-batch
+  std::optional<std::size_t> sequences;  ///< sequences that a generator continues
   Arrows in;
   Arrows out;
   /// Records the job from `begin` to now.

@@ -11,6 +11,7 @@
 #include "actors/job/memory_table.hpp"
 #include "actors/job/pass_memory.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/core/quantile.hpp"
 
 namespace maestro {
 
@@ -115,8 +116,13 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
       options_(std::move(options)),
       base_(resolve_({})),
       keys_(base_, options_.varied),
-      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead))),
+      units_(first_steps(base_, rehearsed_steps + static_cast<std::size_t>(base_.train.ahead), options_.lengths)),
       prices_(prices, options_.machine, options_.hop_ms, units_.front().samples) {
+  if (generates(base_) && options_.machine.gpus != nullptr) {
+    throw JobError("[" + base_.rollouts->name +
+                   "] makes samples on CPU cores, and plan measures them only if it plans " +
+                   "for CPUs: give --cpu-devices");
+  }
   for (const std::string& section : keys_.sections()) {
     if (keys_.of(section).contains("devices")) continue;
     for (const DeviceId& device : base_.sections[base_.graph.stages_of(section).front().value()].config.devices) {
@@ -202,6 +208,15 @@ void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
       prices_.measure(*of.plan, of.batches, gives_shares(), profiler);
     }
   }
+  if (!generates(base_) || prices_.has_generation(base_)) return;
+  progress(base_.rollouts->name + ": prompts and tokens of up to " + std::to_string(base_.rollouts->config.slots) +
+           " sequences");
+  prices_.measure_generation(base_, profiler);
+}
+
+std::vector<MadeLengths> JobPlanner::made_samples() const {
+  const std::optional<RehearsedRollout>& rollout = units_.front().rollout;
+  return rollout ? rollout->samples : std::vector<MadeLengths>();
 }
 
 std::vector<Certainty> JobPlanner::certainties(const LayoutRanking& ranking) {
@@ -273,6 +288,10 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     ranked.bound_ms = bound_of(choices, layout, searched());
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
+    if (generates(plan)) {
+      ranked.generator_ms = ranked.passes_ms.extract(plan.rollouts->name).mapped();  // no run reports it as passes
+      ranked.rollout_ms = quantile_of(steady.rehearsed.rollouts_ms, 0.5);
+    }
     ranked.sources = times.sources();
     add_pass_bytes(plan, prices_.values());
     const MemoryEstimate memory = estimate_memory(plan);

@@ -34,6 +34,7 @@ struct JobPlannerOptions {
   std::size_t least = 5;         ///< layouts that are rehearsed whatever their bounds are
   std::size_t most = 200;        ///< layouts that are rehearsed before the neighbours of the best
   double hop_ms = usual_hop_ms;
+  CompletionLengths lengths;  ///< lengths of the samples that a generator makes
 };
 
 /// A rehearsed job layout.
@@ -50,6 +51,8 @@ struct RankedLayout {
   std::map<std::string, double> bytes_of_devices;  ///< bytes by device, "cpu:0", without the corpus
   std::map<std::string, SectionShares> shares;
   std::map<std::string, double> passes_ms;  ///< passes of a step by section, the mean of its replicas and stages
+  double generator_ms = 0;                  ///< work of a generator per step, the mean of its replicas; 0: none
+  double rollout_ms = 0;                    ///< Rehearsed::rollouts_ms, their median; 0: none
   PriceSources sources;
 };
 
@@ -103,6 +106,9 @@ class JobPlanner {
 
   [[nodiscard]] const ChosenKeys& keys() const { return keys_; }
   [[nodiscard]] const ResolvedJob& base() const { return base_; }
+  [[nodiscard]] const CompletionLengths& lengths() const { return options_.lengths; }
+  /// Returns the samples that a generator makes for a step.
+  [[nodiscard]] std::vector<MadeLengths> made_samples() const;
   [[nodiscard]] const PlannedMachine& machine() const { return options_.machine; }
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "apps/plan/generator_prices.hpp"
 #include "apps/plan/layout_search.hpp"
 #include "apps/plan/section_profiler.hpp"
 
@@ -17,11 +18,15 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
                             [](const SampleRef& left, const SampleRef& right) { return left.same_size(right); });
 }
 
-/// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices.
-bool uses_several(const ResolvedJob& plan, int cores) {
+/// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices; `generates`: of the times when
+/// samples are made.
+bool uses_several(const ResolvedJob& plan, int cores, bool generates) {
+  const bool meanwhile = plan.rollouts && plan.rollouts->config.staleness > 0;  // sections work while samples are made
   std::set<int> used;
   for (const ReplicaPlacement& place : plan.places) {
-    if (!plan.graph.node(place.section).plays_in_steps()) continue;
+    const GraphNode& node = plan.graph.node(place.section);
+    const bool counts = node.generates() ? generates || meanwhile : node.plays_in_steps() && (!generates || meanwhile);
+    if (!counts) continue;
     for (const DeviceId& device : place.devices) used.insert(SearchedDevices{0, cores}.core_of(device.index));
   }
   return used.size() > 1;
@@ -68,6 +73,15 @@ bool JobPrices::has(const ResolvedJob& plan, const MicroBatchPlan& batch, bool o
   return std::ranges::all_of(passes.forward, known) && std::ranges::all_of(passes.backward, known);
 }
 
+void JobPrices::measure_generation(const ResolvedJob& plan, SectionProfiler& profiler) {
+  profiler.add_generation(plan, *prices_);
+}
+
+bool JobPrices::has_generation(const ResolvedJob& plan) const {
+  const GeneratorPrices generator(plan);
+  return generator.measured(prices_->alone) && generator.measured(prices_->busy);
+}
+
 void JobPrices::measure(const ResolvedJob& plan, const std::vector<MicroBatchPlan>& batches, bool on_shares,
                         SectionProfiler& profiler) {
   profiler.add(plan, batches, *prices_);
@@ -91,8 +105,8 @@ PlannedTimes::PlannedTimes(JobPrices& prices, const ResolvedJob& plan)
     : prices_(&prices),
       plan_(&plan),
       dry_(prices.dry_sections(plan)),
-      whole_(plan, dry_, uses_several(plan, prices.cores_) ? prices.prices_->busy : prices.prices_->alone,
-             prices.hop_ms_, uses_several(plan, prices.cores_) ? prices.busy_ : prices.alone_) {
+      whole_(plan, dry_, uses_several(plan, prices.cores_, false) ? prices.prices_->busy : prices.prices_->alone,
+             prices.hop_ms_, uses_several(plan, prices.cores_, false) ? prices.busy_ : prices.alone_) {
   for (std::size_t part = 0; part < measured_shares.size(); ++part) {
     parts_.try_emplace(measured_shares[part], plan, dry_, prices.prices_->parts[part], prices.hop_ms_,
                        prices.parts_[part]);
@@ -129,7 +143,19 @@ JobTimes PlannedTimes::times() {
     };
   }
   made.action = [this](SectionId section, StepAction action) { return of(section).action(section, action); };
+  if (generates(*plan_)) add_generation(made);
   return made;
+}
+
+void PlannedTimes::add_generation(JobTimes& times) const {
+  const GeneratorPrices generator(*plan_);
+  const MachinePrices& prices = *prices_->prices_;
+  const CallPrices& own = uses_several(*plan_, prices_->cores_, true) ? prices.busy : prices.alone;
+  times.generation = generator.times(own);
+  times.action = [others = std::move(times.action), publish_ms = generator.publish_ms(own)](SectionId section,
+                                                                                            StepAction action) {
+    return action == StepAction::publish ? publish_ms : others(section, action);
+  };
 }
 
 PriceSources PlannedTimes::sources() const {

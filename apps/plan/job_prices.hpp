@@ -46,6 +46,10 @@ class JobPrices {
   /// Measures on shares the calls that a section makes in a plan. Returns whether all have prices.
   bool measure_shares(const ResolvedJob& plan, const std::string& section, SectionProfiler* profiler,
                       const Progress& progress);
+  /// Measures the work of the job's generator.
+  void measure_generation(const ResolvedJob& plan, SectionProfiler& profiler);
+  /// Returns whether the work of the job's generator has prices.
+  [[nodiscard]] bool has_generation(const ResolvedJob& plan) const;
   [[nodiscard]] std::vector<MicroBatchPlan> batches(const ResolvedJob& plan, SectionId section) const {
     return batches_of(plan, section, samples_);
   }
@@ -92,6 +96,8 @@ class PlannedTimes {
 
  private:
   [[nodiscard]] PricedTimes& of(SectionId section);
+  /// Adds the times of the job's generator.
+  void add_generation(JobTimes& times) const;
 
   JobPrices* prices_;
   const ResolvedJob* plan_;

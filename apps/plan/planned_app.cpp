@@ -12,7 +12,9 @@ PlannedApp::PlannedApp(ComposeApp compose, Console& console) : compose_(std::mov
   const App composed = app({}, std::move(options), console);
   settings_ = composed.document().settings();
   for (const auto& [section, type] : composed.section_types()) {
-    if (read_type(composed.table(section), type) == served_type) {
+    const std::string read = read_type(composed.table(section), type);
+    if (read == generator_type) generator_ = section;
+    if (read == served_type) {
       throw JobError(section + ".type = \"" + served_type + "\": another process computes it, which plan cannot price");
     }
     sections_.push_back(section);
@@ -28,7 +30,11 @@ ResolvedJob PlannedApp::resolve(const std::vector<std::string>& settings, std::i
   composed.reuse_corpus(corpus_);
   composed.default_to_one_replica();  // an app's default may be too many for the global batch
   ResolvedJob plan = composed.plan();
-  refuse_rollouts(plan, "plans and simulations do not price the samples that");
+  if (plan.rollouts && !plan.rollouts->section) {
+    throw JobError(plan.rollouts->name + ".rollouts: plan prices samples that are made, and not those that are read " +
+                   "back; leave the key out");
+  }
+  plan.samples = samples_;
   corpus_ = plan.corpus;
   return plan;
 }

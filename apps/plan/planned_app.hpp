@@ -27,6 +27,8 @@ class PlannedApp {
   [[nodiscard]] ResolvedJob resolve(const std::vector<std::string>& settings, std::int64_t cpu_devices);
   /// Returns the settings of the app's job, by key.
   [[nodiscard]] const std::map<std::string, std::string>& settings() const { return settings_; }
+  /// Returns the section that makes samples; empty: none.
+  [[nodiscard]] const std::string& generator() const { return generator_; }
   /// Returns the names of the sections that have a type.
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
 
@@ -35,7 +37,9 @@ class PlannedApp {
   Console* console_;
   std::map<std::string, std::string> settings_;
   std::vector<std::string> sections_;
+  std::string generator_;
   std::shared_ptr<const Corpus> corpus_;
+  std::shared_ptr<SampleStore> samples_ = std::make_shared<SampleStore>();  // of first_steps(), for every layout
 };
 
 }  // namespace maestro

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <sstream>
 
+#include "apps/plan/recorded_lengths.hpp"
 #include "runtime/core/build_id.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
@@ -53,6 +54,10 @@ PlannedJob::PlannedJob(PlannedApp app, PlannedJobOptions options, Console& conso
   planning.machine = machine_;
   planning.least = static_cast<std::size_t>(std::max(options_.top, options_.tries));
   planning.varied.insert(options_.varied.begin(), options_.varied.end());
+  if (!options_.lengths.empty()) {
+    if (app_.generator().empty()) throw JobError("--lengths: the job lacks a generator, whose samples have lengths");
+    planning.lengths = recorded_lengths(options_.lengths).value_or_throw();
+  }
   planner_.emplace([this](const std::vector<std::string>& settings) { return app_.resolve(settings, cpu_devices()); },
                    std::move(planning), prices_);
 }
@@ -108,6 +113,9 @@ RankingReport PlannedJob::report() {
   if (options_.tries > 0) report.tried = try_best(report.ranking.best);
   report.certain = planner_->certainties(report.ranking);
   report.global_batch = base().train.global_batch;
+  report.generator = app_.generator();
+  report.made = planner_->made_samples();
+  report.lengths = planner_->lengths().origin();
   report.top = static_cast<std::size_t>(options_.top);
   return report;
 }

@@ -26,6 +26,7 @@ struct PlannedJobOptions {
   std::int64_t top = 5;             ///< layouts in the table
   std::int64_t tries = 0;           ///< layouts that are also run
   std::int64_t steps = 20;          ///< steps of each trial run
+  std::filesystem::path lengths;    ///< run whose made samples have the lengths to plan with; empty: the limit
 };
 
 /// A job and the prices of its layouts on this machine. Not thread-safe.

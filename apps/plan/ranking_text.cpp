@@ -62,6 +62,17 @@ std::string critical_text(const RankedLayout& best) {
          (waits.empty() ? "nothing" : waits);
 }
 
+/// Returns lines with a generator's time, and the samples that it follows from.
+std::vector<std::string> generator_lines(const RankingReport& report) {
+  const RankedLayout& best = report.ranking.best.front();
+  const std::string samples =
+      std::to_string(report.made.size()) + " of " + fixed(mean_completion(report.made), 1) + " tokens, " +
+      (report.lengths.empty() ? "the most they may have; --lengths RUN takes a run's" : "as in " + report.lengths);
+  return {"rollout   " + fixed(best.rollout_ms, 1) + " ms; " + report.generator + " is at work " +
+              percent(best.generator_ms / best.step_ms) + " of the time",
+          "samples   " + samples};
+}
+
 std::string rivals_text(const LayoutRanking& ranking) {
   std::string reasons;
   std::set<std::string> seen;  // keys: each with its best other value
@@ -75,6 +86,12 @@ std::string rivals_text(const LayoutRanking& ranking) {
 
 }  // namespace
 
+double mean_completion(const std::vector<MadeLengths>& made) {
+  double tokens = 0;
+  for (const MadeLengths& each : made) tokens += static_cast<double>(each.completion);
+  return tokens / static_cast<double>(made.size());
+}
+
 std::vector<std::string> ranking_lines(const RankingReport& report) {
   const LayoutRanking& ranking = report.ranking;
   const RankedLayout& best = ranking.best.front();
@@ -85,6 +102,10 @@ std::vector<std::string> ranking_lines(const RankingReport& report) {
   lines.push_back("bound     no layout of these can do a step in less than " + fixed(ranking.least_bound_ms, 1) +
                   " ms; the choice is " + percent(best.step_ms / ranking.least_bound_ms - 1) + " above");
   lines.push_back(critical_text(best));
+  if (!report.made.empty()) {
+    const std::vector<std::string> more = generator_lines(report);
+    lines.insert(lines.end(), more.begin(), more.end());
+  }
   if (const std::string reasons = rivals_text(ranking); !reasons.empty()) lines.push_back("why not   " + reasons);
   if (ranking.filled > 0) {
     lines.push_back("share     not tried: without it the sections reach " + percent(ranking.filled) +

@@ -26,9 +26,14 @@ struct RankingReport {
   std::vector<Certainty> certain;
   std::optional<TriedLayouts> tried;
   std::int64_t global_batch = 0;
-  std::size_t top = 0;  ///< layouts in the table
+  std::string generator;               ///< section that makes samples; empty: none
+  std::vector<MadeLengths> made = {};  ///< samples that it makes for a step
+  std::string lengths;                 ///< run whose lengths they have; empty: the most tokens that they may have
+  std::size_t top = 0;                 ///< layouts in the table
 };
 
+/// Returns the mean tokens of completions.
+[[nodiscard]] double mean_completion(const std::vector<MadeLengths>& made);
 /// Returns the lines that `maestro plan` prints: a heading, the table, and what decides the choice.
 [[nodiscard]] std::vector<std::string> ranking_lines(const RankingReport& report);
 

@@ -9,6 +9,7 @@
 
 #include "actors/job/job_probes.hpp"
 #include "actors/services/device_groups.hpp"
+#include "apps/plan/generator_prices.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 
@@ -155,6 +156,29 @@ void SectionProfiler::add_shares(const ResolvedJob& plan, std::span<const MicroB
     measure(cut, plan, batches, 1, {&prices.parts[part]});
     for (const auto& device : cut) device->stop();
   }
+}
+
+void SectionProfiler::add_generation(const ResolvedJob& plan, MachinePrices& prices) {
+  const GeneratorPrices generator(plan);
+  GenerationProbeOptions options = generator.probe();
+  options.rounds = std::max(options.rounds, options_.rounds);
+  const auto measure = [&](std::size_t copies, const std::vector<CallPrices*>& into) {
+    std::vector<std::vector<TimedGeneration>> times(copies);
+    const auto time = [&](std::size_t at) {
+      const OperatorTable& table = devices_[at]->ops();
+      PassProbe probe(probed_section(plan, *plan.rollouts->section), LayoutRank(0), {&table});
+      const auto section = std::dynamic_pointer_cast<Generator>(probe.runner().shared_section());
+      times[at] = time_generation(table, section, probe.runner().context().precision, options);
+    };
+    on_all(devices_, copies, time, [](const char*) {});
+    for (CallPrices* const of : into) {
+      for (const auto& each : times) generator.add(each, *of);
+    }
+  };
+  std::vector<CallPrices*> alone{&prices.alone};
+  if (at_once_ == 1) alone.push_back(&prices.busy);
+  measure(1, alone);
+  if (at_once_ > 1) measure(static_cast<std::size_t>(at_once_), {&prices.busy});
 }
 
 void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, std::span<const MicroBatchPlan> batches,

@@ -36,6 +36,8 @@ class SectionProfiler {
   void add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
   /// Adds the same on each share of the GPUs in measured_shares.
   void add_shares(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
+  /// Adds the work of the job's generator (GeneratorPrices) on CPUs.
+  void add_generation(const ResolvedJob& plan, MachinePrices& prices);
 
  private:
   using Devices = std::vector<std::unique_ptr<Device>>;

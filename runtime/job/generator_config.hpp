@@ -36,6 +36,11 @@ struct GeneratorConfig {
 /// by `seed`.
 [[nodiscard]] bool is_made_at(std::uint64_t position, double on_policy, std::uint64_t seed);
 
+/// Returns the number of prompts that a replica holds at most.
+[[nodiscard]] inline std::int64_t most_held(const GeneratorConfig& config) {
+  return config.slots + 2;
+}
+
 /// Returns the version that makes the samples of a step: the step before which the section had these weights.
 [[nodiscard]] constexpr StepId version_of(StepId step, std::int64_t staleness) {
   const auto older = static_cast<std::uint64_t>(staleness);

@@ -45,6 +45,9 @@ class Play {
   }
   [[nodiscard]] bool reached();  // RehearsalOptions::last
   void announce();
+  void plan(std::size_t unit);
+  void add_rollouts();
+  void published(StepId step);
   void add_unit(std::size_t at);
   void announced(std::size_t unit);
   void lane_ended(std::size_t unit);
@@ -79,6 +82,8 @@ class Play {
   std::map<StepId, std::size_t> checkpoints_;
   std::map<std::size_t, PhaseCounts> phases_;  // phases by unit
   std::map<Meeting, std::vector<Lane*>> meetings_;
+  std::optional<RehearsedRollouts> rollouts_;
+  std::map<StepId, std::int64_t> unpublished_;  // lanes that have not published a step's values
   std::size_t next_unit_ = 0;
   std::size_t lanes_reached_ = 0;
   std::int64_t open_ = 0;
@@ -93,6 +98,7 @@ Play::Play(const RehearsalOptions& options, std::size_t units, const UnitMaker& 
       ports_(clock_, ports_options()),
       units_(units) {
   add_lanes();
+  add_rollouts();
   rehearsed_.unit_ends_ms.resize(units);
 }
 
@@ -147,13 +153,15 @@ Result<Rehearsed> Play::result() {
     if (!lane.intervals.empty()) rehearsed_.lanes.emplace(lane.key, std::move(lane.intervals));
   }
   rehearsed_.reasons = reasons_;
+  if (rollouts_) rehearsed_.rollouts_ms = rollouts_->rollouts_ms();
   return std::move(rehearsed_);
 }
 
 bool Play::reached() {
   if (!options_.last || !units_[*options_.last].ended) return false;
   const double end_ms = rehearsed_.unit_ends_ms[*options_.last];
-  while (lanes_reached_ < lanes_.size() && lanes_[lanes_reached_].since_ms >= end_ms) ++lanes_reached_;
+  const auto ended_by = [](const Lane& lane, double ms) { return lane.since_ms >= ms || lane.node->generates(); };
+  while (lanes_reached_ < lanes_.size() && ended_by(lanes_[lanes_reached_], end_ms)) ++lanes_reached_;
   return lanes_reached_ == lanes_.size();
 }
 
@@ -163,12 +171,46 @@ void Play::announce() {
     ++open_;
     planning_ = true;
     add_unit(unit);
-    clock_.after(units_[unit].given.planning_ms, [this, unit] {
-      planning_ = false;
-      announced(unit);
-      announce();
-    });
+    const std::optional<RehearsedRollout>& rollout = units_[unit].given.rollout;
+    if (!rollout) {
+      plan(unit);
+      continue;
+    }
+    rollouts_->begin(*rollout, [this, unit] { plan(unit); });
   }
+}
+
+void Play::plan(std::size_t unit) {
+  clock_.after(units_[unit].given.planning_ms, [this, unit] {
+    planning_ = false;
+    announced(unit);
+    announce();
+  });
+}
+
+void Play::add_rollouts() {
+  if (!options_.generator) return;
+  const RehearsedGenerator& generator = *options_.generator;
+  rollouts_.emplace(clock_, generator.shape, generator.times, hop(),
+                    [this, section = generator.section](std::size_t replica, double ms, VirtualClock::Event done) {
+                      Lane& lane = lane_of({section, ReplicaIndex(static_cast<std::uint32_t>(replica))});
+                      add(lane, Kind::wait, clock_.now_ms(), &reasons_->rollout);
+                      devices_.submit(lane.devices, Priority::background, ms,
+                                      [this, &lane, done = std::move(done)](double start_ms) {
+                                        add(lane, Kind::wait, start_ms, &reasons_->device);
+                                        add(lane, Kind::forward, clock_.now_ms());
+                                        done();
+                                      });
+                    });
+}
+
+/// A lane has published the values after a step: the version before the next.
+void Play::published(StepId step) {
+  const auto publishes = [this](const Lane& lane) { return graph().publishes(lane.key.section); };
+  const auto [left, first] = unpublished_.try_emplace(step, std::ranges::count_if(lanes_, publishes));
+  if (--left->second > 0) return;
+  unpublished_.erase(left);
+  clock_.after(hop(), [this, step] { rollouts_->published(StepId(step.value() + 1)); });
 }
 
 void Play::announced(std::size_t at) {
@@ -181,7 +223,7 @@ void Play::announced(std::size_t at) {
   }
   for (std::size_t number = 0; number < lanes_.size(); ++number) {
     Lane& lane = lanes_[number];
-    if (unit.given.checkpoint && !lane.node->trained()) continue;
+    if (lane.node->generates() || (unit.given.checkpoint && !lane.node->trained())) continue;
     StepBoundary mark{StepBoundary::Kind::end_step, plan.step, plan.pass, {}, unit.active[lane.key.section.value()]};
     if (unit.given.checkpoint) mark.kind = StepBoundary::Kind::snapshot;
     ++unit.lanes_left;
@@ -299,6 +341,7 @@ void Play::act(Lane& lane) {
 }
 
 void Play::action_done(Lane& lane) {
+  if (lane.step_end.at(StepAction::publish)) published(lane.step());
   lane.step_end.advance();
   act(lane);
 }

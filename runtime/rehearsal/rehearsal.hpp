@@ -22,6 +22,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/rehearsal/rehearsed_ports.hpp"
+#include "runtime/rehearsal/rehearsed_rollouts.hpp"
 #include "runtime/rehearsal/wait_reasons.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
@@ -43,6 +44,13 @@ struct RehearsalTimes {
   std::function<double(const LaneKey& lane)> coordinator;
 };
 
+/// A section that makes samples.
+struct RehearsedGenerator {
+  SectionId section;
+  GeneratorShape shape;
+  GenerationTimes times;
+};
+
 struct RehearsalOptions {
   const SectionGraph* graph = nullptr;  ///< validated; outlives the rehearsal
   FlowLimits limits;
@@ -58,6 +66,7 @@ struct RehearsalOptions {
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
   std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections only step
+  std::optional<RehearsedGenerator> generator = {};              ///< makes the samples of units
   RehearsalTimes times;
   /// The unit at whose end the rehearsal may stop, as soon as the intervals of all lanes reach it; empty: the last
   /// unit.
@@ -69,6 +78,9 @@ struct RehearsalUnit {
   StepPlan plan;  ///< for a checkpoint, only its step is set
   bool checkpoint = false;
   double planning_ms = 0;  ///< time before the announcement; units are planned one after another
+  /// Samples that are made before the unit is planned. Their version is there when every lane that publishes has
+  /// published the step before it.
+  std::optional<RehearsedRollout> rollout = {};
 };
 
 /// Makes the unit with number `at`.
@@ -91,6 +103,7 @@ struct Rehearsed {
   std::map<LaneKey, std::vector<LaneInterval>>
       lanes;                                   ///< intervals ordered by time, without gaps until the lane's last work
   std::shared_ptr<const WaitReasons> reasons;  ///< reasons that waits refer to
+  std::vector<double> rollouts_ms;             ///< RehearsedRollouts::rollouts_ms()
 };
 
 class Rehearsal {

@@ -19,7 +19,7 @@ std::map<std::string, SectionShares> section_shares(const Rehearsed& rehearsed, 
   std::map<std::string, SectionShares> sections;
   for (const auto& [lane, intervals] : rehearsed.lanes) {
     const GraphNode& node = graph.node(lane.section);
-    if (!node.plays_in_steps()) continue;
+    if (node.role == Role::source) continue;
     SectionShares& shares = sections[node.name];
     const double whole_ms = (time.end_ms - time.begin_ms) * static_cast<double>(node.replicas);
     double left_ms = time.end_ms - time.begin_ms;

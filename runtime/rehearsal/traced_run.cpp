@@ -45,6 +45,7 @@ class Reader {
       last_pass_.erase(slice.track);
       return;
     }
+    if (slice.category == "forward" && !slice.args.contains("batch")) return add_generation(slice);
     if (slice.args.contains("batch")) {
       add_pass(slice, *lane);
     } else if (slice.category == "step") {
@@ -68,8 +69,10 @@ class Reader {
     }
     if (run_.dropped > 0) leave_out_incomplete();
     std::erase_if(run_.units, [](const TracedUnit& unit) { return unit.end_ms <= 0; });
-    // Lanes that share a device wait for each other between passes: the lower quartile excludes such waits.
-    if (!gaps_.empty()) run_.hop_ms = quantile_of(std::move(gaps_), 0.25);
+    // Lanes that share a device wait for each other between passes: the lower quartile excludes such waits. In steps
+    // with a pass for each lane they wait for a rollout, but a generator's jobs follow each other.
+    std::vector<double>& gaps = generation_gaps_.empty() ? gaps_ : generation_gaps_;
+    if (!gaps.empty()) run_.hop_ms = quantile_of(std::move(gaps), 0.25);
     return std::move(run_);
   }
 
@@ -119,6 +122,18 @@ class Reader {
     ended(slice, Pass::train);
   }
 
+  void add_generation(const TraceFileSlice& slice) {
+    TracedGeneration& generation = run_.generation;
+    const auto before = last_pass_.find(slice.track);  // a job ends with a decode step
+    if (before != last_pass_.end()) generation_gaps_.push_back(std::max(0.0, slice.start_ms - before->second));
+    last_pass_.erase(slice.track);
+    if (slice.name == "prefill") generation.prefills.push_back(slice.length_ms);
+    if (slice.name == "take") generation.takes.push_back(slice.length_ms);
+    if (slice.name != "decode" || !slice.args.contains("sequences")) return;
+    last_pass_[slice.track] = slice.end_ms();
+    generation.decodes.emplace_back(slice.number("sequences"), slice.length_ms);
+  }
+
   void add_transfer(const TraceFileSlice& slice) {
     if (slice.name != "write" || !slice.track.ends_with(transfers_suffix)) return;
     const std::string_view track(slice.track);
@@ -154,6 +169,7 @@ class Reader {
   std::map<std::string, StepId> last_step_;  // last step by track
   std::map<std::string, double> last_pass_;  // end of the last pass by track, while only passes follow
   std::vector<double> gaps_;
+  std::vector<double> generation_gaps_;  // of a generator, between its jobs
 };
 
 }  // namespace

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/graph/pass.hpp"
+#include "runtime/rehearsal/rehearsed_rollouts.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
@@ -24,8 +26,9 @@ struct TracedUnit {
   Pass pass = Pass::train;
   std::vector<SampleRef> samples;  ///< samples; their ids are their positions
   double planning_ms = 0;
-  double end_ms = 0;        ///< end of its last pass or action
-  bool checkpoint = false;  ///< a checkpoint was made after it
+  double end_ms = 0;                             ///< end of its last pass or action
+  bool checkpoint = false;                       ///< a checkpoint was made after it
+  std::optional<RehearsedRollout> rollout = {};  ///< samples that a generator makes; none, or not known
 };
 
 /// The passes of a micro-batch, with the times of the slowest rank.
@@ -59,12 +62,20 @@ struct TracedWrite {
   double ms = 0;
 };
 
+/// A generator's work, in milliseconds.
+struct TracedGeneration {
+  std::vector<double> prefills;                          ///< prompt blocks
+  std::vector<std::pair<std::int64_t, double>> decodes;  ///< decode steps, with their sequences
+  std::vector<double> takes;                             ///< versions that it takes
+};
+
 struct TracedRun {
   std::map<std::string, std::string> facts;  ///< "job": the effective job; "processes", "hosts", "cpu_devices", "cores"
   std::vector<TracedUnit> units;             ///< units in the order of their planning
   std::map<TracedPassKey, TracedPass> passes;
   std::map<TracedLaneKey, TracedLane> lanes;  ///< lanes in training steps
   std::vector<TracedWrite> writes;
+  TracedGeneration generation;
   double hop_ms = 0;          ///< usual time between consecutive passes of a lane without a wait
   std::uint64_t dropped = 0;  ///< events that the trace lacks
 };

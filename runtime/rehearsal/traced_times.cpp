@@ -2,10 +2,13 @@
 #include "runtime/rehearsal/traced_times.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
 #include "runtime/core/quantile.hpp"
+#include "runtime/rehearsal/generation_costs.hpp"
 
 namespace maestro {
 
@@ -26,9 +29,15 @@ std::string_view label_of(StepAction action) {
       return "take";
     case StepAction::clear:
       return "clear";
+    case StepAction::publish:
+      return "publish";
     default:
       return {};
   }
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 PassCost units_of(const TimedJob& job, SectionId section, const std::vector<SampleRef>& samples) {
@@ -42,6 +51,19 @@ PassCost units_of(const TimedJob& job, SectionId section, const std::vector<Samp
 }
 
 }  // namespace
+
+std::optional<GenerationTimes> generation_times(const TracedGeneration& traced) {
+  if (traced.prefills.empty() || traced.decodes.empty() || traced.takes.empty()) return std::nullopt;
+  std::map<std::int64_t, std::vector<double>> decodes;  // by sequences
+  for (const auto& [sequences, ms] : traced.decodes) decodes[sequences].push_back(ms);
+  const auto costs = std::make_shared<GenerationCosts>();
+  for (const auto& [sequences, all_ms] : decodes) costs->add_decode(sequences, 1, mean_of(all_ms));
+  GenerationTimes times;
+  times.prefill = [ms = mean_of(traced.prefills)](std::int64_t) { return ms; };
+  times.decode = [costs](std::int64_t sequences, std::int64_t) { return costs->decode(sequences, 1); };
+  times.take_ms = mean_of(traced.takes);
+  return times;
+}
 
 TracedTimes::TracedTimes(const TracedRun& run, TimedJob traced, const std::vector<StepPlan>& plans)
     : run_(&run), traced_(std::move(traced)) {
@@ -122,7 +144,7 @@ void TracedTimes::add_actions() {
     const auto norm = lane.actions.find("norm");
     if (norm != lane.actions.end()) norms_end[step] = std::max(norms_end[step], norm->second.end_ms);
     for (const StepAction action : {StepAction::add_ranks, StepAction::timed_sum, StepAction::norm, StepAction::step,
-                                    StepAction::load_values, StepAction::clear}) {
+                                    StepAction::load_values, StepAction::clear, StepAction::publish}) {
       const auto found = lane.actions.find(std::string(label_of(action)));
       if (found == lane.actions.end()) continue;
       actions_[{section, action}].push_back(found->second.end_ms - found->second.start_ms);

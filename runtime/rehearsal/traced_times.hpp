@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/rehearsal/pass_fit.hpp"
 #include "runtime/rehearsal/rehearsed_ports.hpp"
+#include "runtime/rehearsal/rehearsed_rollouts.hpp"
 #include "runtime/rehearsal/traced_run.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "runtime/schedule/step_end.hpp"
@@ -39,6 +41,10 @@ struct PassSources {
   std::uint64_t traced = 0;     ///< passes with traced times
   std::uint64_t estimated = 0;  ///< passes estimated from others in their section
 };
+
+/// Returns a traced generator's times, which are means: for a block, whatever its length, for a decode step by its
+/// number of sequences, and for a take. Nothing if the trace lacks some.
+[[nodiscard]] std::optional<GenerationTimes> generation_times(const TracedGeneration& traced);
 
 class TracedTimes {
  public:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reasons for waits of lanes in a rehearsal: "input from teacher", "gradient from student", "other replicas",
-// "buffer", "device", "work", "runtime". Each is stored once: equal reasons have equal addresses.
+// "buffer", "device", "work", "runtime"; of a generator "prompts or weights". Each is stored once: equal reasons have
+// equal addresses.
 #pragma once
 
 #include <array>
@@ -29,6 +30,7 @@ class WaitReasons {
   const std::string replicas = "other replicas";
   const std::string runtime = "runtime";
   const std::string work = "work";
+  const std::string rollout = "prompts or weights";
 
  private:
   std::vector<std::array<std::string, 2>> tensors_;  // reasons by section and direction

@@ -72,6 +72,8 @@ class Completions {
   /// Computes the rows of the tokens that were chosen, and chooses the next; false: no sequence has such a token.
   /// Throws as TokenSampler.
   bool write();
+  /// Returns the number of sequences that the next write() continues.
+  [[nodiscard]] std::size_t writing() const { return active_.size(); }
   /// Returns the completions in the order of their prompts.
   [[nodiscard]] const std::vector<Completion>& all() const { return completions_; }
 

@@ -17,14 +17,12 @@ namespace maestro {
 
 namespace {
 
-constexpr std::int64_t block_rows = 512;  // prompt rows at once: bounds the activations' memory
-
 /// Returns the end of the block of prompt rows from `first` on: no row of it sees rows after it.
 std::int64_t end_of_block(std::int64_t first, std::int64_t rows, std::span<const std::int32_t> ends) {
   const auto closed = [&](std::int64_t end) {
     return end == rows || ends.empty() || ends[static_cast<std::size_t>(end) - 1] <= end;
   };
-  const std::int64_t most = std::min(rows, first + block_rows);
+  const std::int64_t most = std::min(rows, first + Generation::block_rows);
   std::int64_t end = most;
   while (end > first && !closed(end)) --end;
   if (end > first) return end;

@@ -42,6 +42,7 @@ struct NextToken {
 /// Not thread-safe.
 class Generation {
  public:
+  static constexpr std::int64_t block_rows = 512;  ///< most prompt rows at once: bounds the activations' memory
   /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
   /// JobError.
   Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);

@@ -3,11 +3,14 @@
 """`maestro plan JOB` and `maestro profile`: layouts chosen for a job, and the job that is written with them."""
 
 import json
+import math
 import re
+import statistics
 import tomllib
 import unittest
 
-from maestro_program import SystemTest, distillation, language_model
+from cluster_plan_test import CLUSTERS
+from maestro_program import SystemTest, distillation, job_text, language_model, undisturbed
 
 STEPS = 10
 
@@ -139,6 +142,64 @@ class Plan(SystemTest):
             job["teacher"].pop(key, None)
         layouts = json.loads(self.plan(self.write_job(job), "--json"))["layouts"]
         self.assertIn("teacher.replicas=2", sum((layout["settings"] for layout in layouts), []))
+
+    def generating(self, **generator):
+        """Returns a job with fixed devices: the sections on one, the generator on another."""
+        job = self.without_layouts(steps=16, global_batch=8)
+        del job["plain"]
+        for section in ("teacher", "student"):
+            job[section] |= {"layers": 4, "width": 192, "heads": 4, "micro_batch": 8, "devices": ["cpu:0"]}
+        job["generator"] = {"prompt_tokens": 8, "max_tokens": 24, "slots": 4, "devices": ["cpu:1"], **generator}
+        return job
+
+    @undisturbed
+    def test_steps_with_made_samples_take_their_planned_time(self):
+        for staleness in (0, 1):
+            job = self.generating(staleness=staleness)
+            (self.folder / "profile.json").unlink(missing_ok=True)
+            answer = json.loads(self.plan(self.write_job(job), "--json"))
+            found, generator = answer["layouts"][0], answer["generator"]
+            self.assertEqual(generator, {"section": "generator", "samples": 8, "length_mean": 24,
+                                         "lengths": "max_tokens"})
+            steps = self.steps_of(self.train(job, "--cpu-devices", 2))[4:]
+            measured = statistics.median(step["step_ms"] for step in steps)
+            ratio = f"staleness {staleness}: {found['step_ms'] / measured:.2f} times the measured time"
+            self.assertLess(abs(math.log(found["step_ms"] / measured)), math.log(2), ratio)
+            self.assertAlmostEqual(found["generator_ms"] / found["rollout_ms"], 1, delta=0.2)
+            if staleness == 0:  # each waits for the other
+                self.assertGreater(found["step_ms"], found["rollout_ms"] + 0.9 * found["bound_ms"])
+
+    def steps_of(self, finished):
+        self.assertEqual(finished.status, 0, finished.describe())
+        return [json.loads(line) for line in (self.folder / "out/record/steps.jsonl").read_text().splitlines()]
+
+    def test_lengths_of_a_run_are_planned_with(self):
+        job = self.generating(stop=list("abcdefghijklmnopqrstuvwxyz"))
+        path = self.write_job(job)
+        row = self.steps_of(self.train(job, "--cpu-devices", 2))[-1]["sections"]["generator"]
+        self.assertLess(row["length_mean"], 24)
+        text = self.plan(path)
+        self.assertIn("samples   8 of 24.0 tokens, the most they may have; --lengths RUN takes a run's", text)
+        self.assertRegex(text, r"rollout   [\d.]+ ms; generator is at work [\d.]+% of the time")
+        whole, lengths = (json.loads(self.plan(path, "--json", *more)) for more in ((), ("--lengths", "out")))
+        self.assertEqual(lengths["generator"]["lengths"], "out")
+        self.assertLess(lengths["generator"]["length_mean"], 24)
+        self.assertLess(lengths["layouts"][0]["generator_ms"], whole["layouts"][0]["generator_ms"])
+        self.assertIn("tokens, as in out", self.plan(path, "--lengths", "out"))
+        self.refuse("nowhere/record/steps.jsonl", arguments=(path, "--lengths", "nowhere"))
+        plain = self.without_layouts(out="plain")
+        self.train(plain, "--cpu-devices", 2)
+        self.refuse("--lengths: the job lacks a generator", arguments=(self.write_job(plain), "--lengths", "out"))
+        self.refuse("its last steps have no made samples", arguments=(self.write_job(job), "--lengths", "plain"))
+
+    def test_what_is_not_known_of_made_samples_is_refused_by_name(self):
+        path = self.write_job(self.generating())
+        (self.folder / "cluster.toml").write_text(job_text(CLUSTERS["two"]))
+        self.refuse("plan --cluster does not price the samples that [generator] makes",
+                    arguments=(path, "--cluster", "cluster.toml"))
+        self.train(self.generating(record=True), "--cpu-devices", 2)
+        self.refuse("generator.rollouts: plan prices samples that are made",
+                    arguments=(path, "--set", "generator.rollouts=\"out\""))
 
     def test_wrong_input_is_told_in_one_line(self):
         path = self.write_job(self.without_layouts())

@@ -118,6 +118,49 @@ class WhatIf(SystemTest):
         self.assertEqual(list(self.folder.glob("rehearsed.json.*")), [])
         self.assertRegex(text.out, r"(?m)^changed +[\d.]+ ms a step, [\d.]+ times as fast as the replay")
 
+    def generating(self, **generator):
+        """Returns a job whose rollouts take longer than its passes."""
+        job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
+        del job["plain"]
+        for section in ("teacher", "student"):
+            job[section] |= {"layers": 2, "width": 96, "heads": 2, "micro_batch": 8, "devices": ["cpu:0"]}
+        job["generator"] = {"prompt_tokens": 8, "max_tokens": 24, "slots": 8, "devices": ["cpu:1"], **generator}
+        return job
+
+    @undisturbed
+    def test_rollouts_are_replayed_and_changed(self):
+        for staleness in (0, 1):
+            self.train(self.generating(staleness=staleness), "--cpu-devices", 2, "--trace", "trace.json")
+            replay = self.ask()
+            ratio = replay["replay"]["step_ms"] / replay["traced"]["step_ms"]
+            self.assertTrue(0.5 < ratio < 2, (staleness, ratio))
+            self.assertGreater(replay["replay"]["sections"]["generator"]["passes"], 0.1)
+            other = self.ask("--set", f"generator.staleness={1 - staleness}")
+            difference = other["changed"]["step_ms"] - other["replay"]["step_ms"]
+            self.assertGreater(difference * (1 if staleness else -1), 0, other)
+            slower = self.ask("--set", "generator.slots=1")
+            self.assertGreater(slower["changed"]["step_ms"], slower["replay"]["step_ms"])
+            free = self.ask("--free", "generator")
+            self.assertLess(free["changed"]["step_ms"], free["replay"]["step_ms"])
+            two = self.ask("--set", "generator.slots=4", "--set", "generator.replicas=2",
+                           "--set", 'generator.devices=["cpu:0", "cpu:1"]')
+            if staleness == 0:  # the sections' core is idle while samples are made
+                self.assertLess(two["changed"]["step_ms"], two["replay"]["step_ms"])
+
+    def test_changes_of_made_samples_are_refused_by_name(self):
+        self.train(self.generating(), "--cpu-devices", 2, "--trace", "trace.json")
+        takes = "of [generator] what-if takes staleness, slots, replicas, devices, processes"
+        for setting in ("generator.max_tokens=9", "generator.on_policy=0.5", "generator.precision=\"bf16\""):
+            self.refuse_change(setting, takes, arguments=("--set", setting))
+        self.refuse_change("did you mean generator?", arguments=("--faster", "generater=2"))
+        trace = (self.folder / "trace.json").read_text()
+        (self.folder / "trace.json").write_text(trace.replace('"sequences"', '"sequence"'))
+        self.refuse_change("lacks the work of [generator]", arguments=())
+        other = trace.replace("max_tokens = 24", "max_tokens = 9")
+        self.assertNotEqual(other, trace)
+        (self.folder / "trace.json").write_text(other)
+        self.refuse_change("the samples of step 1 do not continue the prompts", arguments=())
+
     def test_what_cannot_be_answered_is_refused_by_name(self):
         self.trace(distillation(steps=STEPS))
         self.refuse_change("--faster studnet", "did you mean student?", arguments=["--faster", "studnet=2"])

@@ -103,12 +103,17 @@ inline ResolvedJob plan_of(const std::string& job, const std::vector<std::string
   }
   app.section("teacher", "decoder_trunk").forward_only();
   app.section("student", "distilled_decoder");
-  app.section("plain", "decoder_lm");
+  if (app.has("generator")) {
+    app.section("generator", "generator");
+    app.connect({"student", "weights"}, {"generator", "weights"});
+  } else {
+    app.section("plain", "decoder_lm");
+  }
   app.connect({"corpus", "tokens"}, {"teacher", "tokens"});
   app.connect({"teacher", "hidden"}, {"student", "teacher_hidden"});
   for (const char* const port : {"tokens", "targets"}) {
     app.connect({"corpus", port}, {"student", port});
-    app.connect({"corpus", port}, {"plain", port});
+    if (app.has("plain")) app.connect({"corpus", port}, {"plain", port});
   }
   return app.plan();
 }

@@ -325,5 +325,84 @@ TEST(PassesOfAStep, are_the_mean_of_a_section_over_its_stages) {
               ::testing::ElementsAre(::testing::Pair("student", 30), ::testing::Pair("teacher", 80)));
 }
 
+/// A student whose steps take 30 ms, and a generator whose rollouts take 20 ms.
+class RehearsedGeneration : public ::testing::Test {
+ protected:
+  RehearsedGeneration() {
+    testing::add_section(graph_, "text", Role::source, {});
+    testing::add_section(graph_, "student", Role::trained, {"text"});
+    GraphNode generator;
+    generator.name = "generator";
+    generator.role = Role::generator;
+    graph_.connect_weights(SectionId(1), graph_.add(std::move(generator)));
+  }
+
+  /// Returns the time between the ends of steps; `devices`: of student and generator.
+  double period_ms(std::int64_t staleness, int student, int generator, double rollout_ms = 20) {
+    RehearsalOptions options;
+    options.graph = &graph_;
+    options.limits = {16, 16, 0};
+    options.devices = {{{0}}, {{student}}, {{generator}}};
+    options.times.passes = [](const MicroBatchPlan& batch) {
+      return batch.section == SectionId(1) ? PassCost{6, 16} : PassCost{};
+    };
+    options.times.actions = [](const LaneKey&, StepAction action) {
+      return action == StepAction::step ? 5.0 : action == StepAction::publish ? publish_ms : 0;
+    };
+    options.step_ends = [](const LaneKey& lane) {
+      StepEndOptions end;
+      end.trained = end.publishes = lane.section == SectionId(1);
+      return end;
+    };
+    options.generator = RehearsedGenerator{SectionId(2), {1, 2, 512, 4}, {}};
+    options.generator->times.prefill = [](std::int64_t) { return 1.0; };
+    options.generator->times.decode = [rollout_ms](std::int64_t, std::int64_t) { return (rollout_ms - 2) / 6; };
+    options.generator->times.take_ms = 2;
+    StepPlanner planner(options_of(graph_, "arrival", options.limits));
+    std::vector<RehearsalUnit> units;
+    for (std::uint64_t step = 1; step <= 12; ++step) {
+      units.push_back(unit_of(planner, step, Pass::train, {{SampleId(step), 8}}));
+      const auto age = static_cast<std::uint64_t>(staleness);
+      units.back().rollout = RehearsedRollout{StepId(step > age ? step - age : 1), {{4, 6}, {4, 6}}};
+    }
+    played_ = Rehearsal(std::move(options)).play(std::move(units)).value_or_throw();
+    std::vector<double> ends = played_.unit_ends_ms;
+    ends.resize(ends.size() - 3);
+    return steady_steps(ends)->period_ms();
+  }
+
+  static constexpr double publish_ms = 3;
+  static constexpr double train_ms = 6 + 16 + 5 + publish_ms;
+  SectionGraph graph_;
+  Rehearsed played_;
+};
+
+TEST_F(RehearsedGeneration, fresh_samples_are_made_between_the_steps) {
+  // Two prompts and six tokens of each: the first is a step ahead, and the last token of both prompts is read.
+  const double rollout_ms = 2 + 2 + 6 * 3.0;
+  EXPECT_NEAR(period_ms(0, 1, 2), train_ms + rollout_ms, 1e-9);
+  EXPECT_NEAR(played_.rollouts_ms.front(), rollout_ms, 1e-9);
+  EXPECT_NEAR(period_ms(0, 1, 1), train_ms + rollout_ms, 1e-9);  // on one device, too
+  const auto shares = section_shares(played_, graph_, {0, played_.unit_ends_ms.back(), 12});
+  EXPECT_NEAR(shares.at("generator").passes, rollout_ms / (train_ms + rollout_ms), 1e-9);
+}
+
+TEST_F(RehearsedGeneration, older_weights_make_samples_while_the_student_trains) {
+  for (const double rollout_ms : {8.0, 20.0, 50.0}) {
+    const double lasts = 2 + 2 + (rollout_ms - 2);
+    EXPECT_NEAR(period_ms(1, 1, 2, rollout_ms), std::max(train_ms, lasts), 1e-9) << rollout_ms;
+    EXPECT_NEAR(period_ms(2, 1, 2, rollout_ms), std::max(train_ms, lasts), 0.5) << rollout_ms;  // a version less
+  }
+}
+
+TEST_F(RehearsedGeneration, on_the_same_device_their_times_add_up) {
+  for (const std::int64_t staleness : {1, 2}) {
+    for (const double rollout_ms : {8.0, 20.0, 50.0}) {
+      const double lasts = 2 + 2 + (rollout_ms - 2);
+      EXPECT_NEAR(period_ms(staleness, 1, 1, rollout_ms), train_ms + lasts, 0.1 * (train_ms + lasts)) << rollout_ms;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace maestro

@@ -54,6 +54,35 @@ class TracedRunTest : public ::testing::Test {
   TempFolder folder_;
 };
 
+TEST_F(TracedRunTest, has_the_work_of_a_generator_by_its_kind) {
+  TraceRecorder recorder(ProcessId(0), "process 0");
+  recorder.describe("job", "name = 'x'");
+  for (int number = 1; number <= 5; ++number) step(recorder, number);
+  const TrackId track = recorder.track("generator/0");
+  const auto work = [&](std::string_view name, int begin, int end, int sequences = 0) {
+    const TraceSlice slice{track, name, TraceCategory::forward, at(begin), at(end)};
+    if (sequences > 0) return recorder.slice(slice, {{"step", 1}, {"sequences", sequences}});
+    recorder.slice(slice, {{"step", 1}});
+  };
+  EXPECT_FALSE(generation_times(read_traced_run(write(recorder)).value_or_throw().generation));
+  work("take", 0, 6);
+  work("prefill", 6, 8);
+  work("prefill", 8, 10);
+  work("decode", 10, 20, 1);
+  work("decode", 21, 35, 3);
+  work("decode", 36, 38);  // of an earlier version, without the number
+  const TracedRun run = read_traced_run(write(recorder)).value_or_throw();
+  const std::optional<GenerationTimes> times = generation_times(run.generation);
+  ASSERT_TRUE(times);
+  EXPECT_NEAR(times->take_ms, 6, 1e-6);
+  EXPECT_NEAR(times->prefill(100), 2, 1e-6);
+  EXPECT_NEAR(times->decode(1, 50), 10, 1e-6);
+  EXPECT_NEAR(times->decode(2, 50), 12, 1e-6);
+  EXPECT_NEAR(times->decode(3, 50), 14, 1e-6);
+  EXPECT_NEAR(run.hop_ms, 1, 1e-6);
+  EXPECT_EQ(run.units.size(), 5U);  // and no other step
+}
+
 TEST_F(TracedRunTest, has_the_samples_passes_and_ends_of_steps) {
   TraceRecorder recorder(ProcessId(0), "process 0");
   recorder.describe("job", "name = 'x'");

@@ -354,6 +354,10 @@ int plan_on_cluster(const PlanArguments& arguments, Console& console) {
   const DescribedCluster cluster = read_cluster(arguments.cluster);
   const PlannedFile file(arguments);
   PlannedApp job = file.app(console);
+  if (!job.generator().empty()) {
+    throw JobError("plan --cluster does not price the samples that [" + job.generator() +
+                   "] makes: a description of devices tells no time of a continuation; plan without --cluster");
+  }
   const ClusterPlannerOptions options = options_of(arguments, job);
   ClusterPlanner planner(
       [&](const std::vector<std::string>& settings) {

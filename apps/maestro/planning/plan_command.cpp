@@ -59,6 +59,10 @@ Json json_of(const RankingReport& report, const PlannedJob& job) {
                 {"bytes", ranked.bytes},
                 {"measured_share", ranked.sources.measured_share()},
                 {"settings", ranked.settings}};
+    if (!report.made.empty()) {
+      layout["generator_ms"] = ranked.generator_ms;
+      layout["rollout_ms"] = ranked.rollout_ms;
+    }
     if (tried && at < tried->step_ms.size()) layout["tried_step_ms"] = tried->step_ms[at];
     layouts.push_back(std::move(layout));
   }
@@ -72,6 +76,12 @@ Json json_of(const RankingReport& report, const PlannedJob& job) {
               {"bound_ms", ranking.least_bound_ms},
               {"layouts", layouts},
               {"alternatives", changes}};
+  if (!report.made.empty()) {
+    answer["generator"] = {{"section", report.generator},
+                           {"samples", report.made.size()},
+                           {"length_mean", mean_completion(report.made)},
+                           {"lengths", report.lengths.empty() ? "max_tokens" : report.lengths}};
+  }
   for (const Certainty& of : report.certain) answer["sure"][of.section] = {of.least, of.most};
   if (tried) answer["tried_spread"] = tried->spread;
   if (job.load()) {
@@ -126,6 +136,10 @@ void add_plan(Commands& commands) {
   add_job_options(command, arguments);
   command.add_option("--profile", arguments.on_machine.profile,
                      "prices of calls: read if it exists, and written with new measurements");
+  command
+      .add_option("--lengths", arguments.on_machine.lengths,
+                  "run whose made samples have the lengths to plan with (default: the most tokens that they may have)")
+      ->type_name("RUN");
   command.add_option("--top", arguments.on_machine.top, "layouts to print (default 5)")->check(whole_number(1, 1000));
   command.add_option("--out", arguments.out, "write the job with the best layout here");
   command.add_option("--page", arguments.page, "write a page with the plan here");
@@ -133,7 +147,8 @@ void add_plan(Commands& commands) {
       ->check(whole_number(1, 100));
   CLI::Option* const cluster =
       command.add_option("--cluster", arguments.cluster, "plan for the devices that this file describes");
-  for (const char* const of_machine : {"--profile", "--try", "--cpu-devices", "--devices", "--measure-ms"}) {
+  for (const char* const of_machine :
+       {"--profile", "--try", "--lengths", "--cpu-devices", "--devices", "--measure-ms"}) {
     cluster->excludes(command.get_option(of_machine));
   }
   CLI::Option* const extra =

@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "actors/job/job_rehearsal.hpp"
+#include "actors/job/traced_rollouts.hpp"
 #include "apps/maestro/commands.hpp"
 #include "apps/maestro/number_options.hpp"
 #include "apps/maestro/run/plug_in_option.hpp"
@@ -47,8 +49,16 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 7> rehearsed_keys{
     "train.ahead",          "train.clip",   "train.deterministic", "schedule.policy",
     "schedule.evaluations", "guard.action", "transport.slots"};
+/// The keys of a generator that affect a rehearsal; its samples and times come from the trace.
+constexpr std::array<std::string_view, 5> keys_of_rollouts{"staleness", "slots", "replicas", "devices", "processes"};
 /// The keys of sections that change the time of a pass by more than its FLOPs.
 constexpr std::array<std::string_view, 3> keys_of_times{"precision", "share", "moments"};
+
+std::string joined(std::span<const std::string_view> words) {
+  std::string text;
+  for (const std::string_view each : words) text += (text.empty() ? "" : ", ") + std::string(each);
+  return text;
+}
 
 std::int64_t fact(const TracedRun& run, const std::string& key) {
   std::int64_t value = 0;
@@ -86,6 +96,7 @@ std::string hosts_of(const TracedRun& run) {
 /// A job in virtual time.
 struct PlayedJob {
   ResolvedJob plan;
+  std::vector<TracedUnit> units;  // with made samples, if the job generates
   std::vector<StepPlan> plans;
   Rehearsed rehearsed;
   SteadySteps time;
@@ -117,6 +128,7 @@ class WhatIf {
     PlayedJob base;
     base.plan = plan_of({}, 0);
     check_units(base.plan);
+    base.units = units_of(base.plan);
     // Passes on devices that shared a core took longer in the trace.
     if (const std::int64_t cores = fact(run_, "cores"); !shares_cores(base.plan, cores)) cores_ = cores;
     base.plans = plans_of(base.plan, run_.units, nullptr).value_or_throw();
@@ -128,13 +140,15 @@ class WhatIf {
     }
     play(base, traced_job_times(base.plan, run_, times), times, {});
     const std::set<std::string> sections = sections_of(base.plan);
-    for (const std::string& setting : arguments_.overrides) check_rehearsed(setting, sections);
+    const std::string generator = generates(base.plan) ? base.plan.rollouts->name : "";
+    for (const std::string& setting : arguments_.overrides) check_rehearsed(setting, sections, generator);
     const RehearsalChange change = change_of(sections);
     std::optional<PlayedJob> changed;
     if (changes()) {
       changed.emplace().plan = plan_of(arguments_.overrides, arguments_.processes);
       check_same_devices(base.plan, changed->plan);
       check_latency(changed->plan);
+      changed->units = units_of(changed->plan);
       const CollectiveTimes collectives(base.plan, changed->plan);
       changed->collectives = collectives.sections();
       const JobTimes known = collectives.added_to(traced_job_times(changed->plan, run_, times));
@@ -165,15 +179,28 @@ class WhatIf {
     JobDocument job =
         job_document(run_.facts.at("job"), "the job in " + arguments_.trace.string(), overrides, arguments_.plug_ins);
     ResolvedJob plan = job_app(std::move(job), std::move(options), console_).plan();
-    refuse_rollouts(plan, "what-if does not price the samples that");
     return plan;
+  }
+
+  [[nodiscard]] std::vector<TracedUnit> units_of(const ResolvedJob& plan) const {
+    return generates(plan) ? with_rollouts(plan, run_.units, arguments_.trace.string()) : run_.units;
+  }
+
+  [[nodiscard]] std::optional<GenerationTimes> generation_of(const ResolvedJob& plan) const {
+    if (!generates(plan)) return std::nullopt;
+    if (std::optional<GenerationTimes> times = generation_times(run_.generation)) return times;
+    throw JobError(
+        arguments_.trace.string() + " lacks the work of [" + plan.rollouts->name +
+        "]: a version that is read, a prompt, and steps with numbers of sequences; write a trace with this " +
+        "version of maestro (train --trace FILE)");
   }
 
   /// Rehearses a job. `times`: the times that `known` refers to.
   void play(PlayedJob& job, JobTimes known, const TracedTimes& times, const RehearsalChange& change) {
     const PassSources before = times.sources();
     known.cores = cores_;
-    job.rehearsed = rehearse(job.plan, run_.units, job.plans, known, change).value_or_throw();
+    known.generation = generation_of(job.plan);
+    job.rehearsed = rehearse(job.plan, job.units, job.plans, known, change).value_or_throw();
     job.sources = {times.sources().traced - before.traced, times.sources().estimated - before.estimated};
     std::vector<double> ends;
     std::size_t at = 0;
@@ -202,19 +229,24 @@ class WhatIf {
   }
 
   /// Refuses a key whose change a rehearsal would ignore.
-  static void check_rehearsed(const std::string& setting, const std::set<std::string>& sections) {
+  static void check_rehearsed(const std::string& setting, const std::set<std::string>& sections,
+                              const std::string& generator) {
     const std::string key = setting.substr(0, setting.find('='));
     const std::string table = key.substr(0, key.find('.'));
     const std::string name = key.substr(key.rfind('.') + 1);
     const std::string given = "--set " + printable(setting);
+    if (!generator.empty() && table == generator) {
+      if (std::ranges::find(keys_of_rollouts, name) != keys_of_rollouts.end()) return;
+      throw JobError(given + ": the samples and their times come from the trace; of [" + generator +
+                     "] what-if takes " + joined(keys_of_rollouts));
+    }
     if (sections.contains(table)) {
       if (std::ranges::find(keys_of_times, name) == keys_of_times.end()) return;
       throw JobError(given + ": pass times come from the trace, at its " + name + "; trace a run with it");
     }
     if (std::ranges::find(rehearsed_keys, key) != rehearsed_keys.end()) return;
-    std::string known;
-    for (const std::string_view each : rehearsed_keys) known += (known.empty() ? "" : ", ") + std::string(each);
-    throw JobError(given + ": samples, steps and times come from the trace; outside sections what-if takes " + known);
+    throw JobError(given + ": samples, steps and times come from the trace; outside sections what-if takes " +
+                   joined(rehearsed_keys));
   }
 
   static void check_same_devices(const ResolvedJob& was, const ResolvedJob& is) {
@@ -231,7 +263,7 @@ class WhatIf {
   static std::set<std::string> sections_of(const ResolvedJob& plan) {
     std::set<std::string> names;
     for (const GraphNode& node : plan.graph.nodes()) {
-      if (node.plays_in_steps()) names.insert(node.section_name());
+      if (node.role != Role::source) names.insert(node.section_name());
     }
     return names;
   }
