@@ -45,7 +45,7 @@ class OnPolicy(SystemTest):
         for staleness in range(4):
             with self.subTest(staleness=staleness):
                 name, random = f"delayed_{staleness}", Random(staleness)
-                job = self.job({"staleness": staleness, **generator}, out=name, steps=40)
+                job = self.job({"staleness": staleness, **generator}, out=name, steps=125)
                 job["train"]["peer_timeout_s"] = 30 * SLOWNESS
                 job["transport"] = {"provider": ("shm", "tcp")[staleness % 2]}
                 alone = self.train({**job, "generator": {**GENERATOR, "staleness": staleness}}, "--cpu-devices", 5)

@@ -275,13 +275,14 @@ TEST_F(OnPolicy, losses_do_not_depend_on_slots_replicas_or_the_lead_of_the_coord
 }
 
 TEST_F(OnPolicy, a_resumed_run_has_the_losses_of_the_undisturbed_run) {  // WU-3
-  for (const std::int64_t staleness : {0, 1, 3}) {
+  for (const std::int64_t staleness : {0, 1, 2, 3}) {
     const std::string name = std::to_string(staleness) + "_";
-    const fs::path out = run(name + "whole", 6, {drawn(staleness)});
+    const fs::path out = run(name + "whole", 8, {drawn(staleness)});
     const auto whole = losses(out);
-    for (std::uint64_t step = 1; step < 6; ++step) {
+    for (std::uint64_t step = 1; step < 8; ++step) {
+      const std::string generator = drawn(staleness) + (step % 2 == 0 ? "slots = 1\nreplicas = 2\n" : "");
       const auto rest =
-          losses(run(name + std::to_string(step), 6, {.generator = drawn(staleness), .resume = checkpoint(out, step)}));
+          losses(run(name + std::to_string(step), 8, {.generator = generator, .resume = checkpoint(out, step)}));
       ASSERT_FALSE(rest.empty());
       for (const auto& [at, loss] : rest) EXPECT_EQ(loss, whole.at(at)) << name << "from step " << step;
     }
