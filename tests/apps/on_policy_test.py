@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 from random import Random
 
-from maestro_program import SLOWNESS, SystemTest, distillation, options_of
+from maestro_program import SLOWNESS, Run, SystemTest, distillation, options_of
 from recovery_test import EVERY, FEW_DEVICES, Recovers, job_of
 
 GENERATOR = {"max_tokens": 12, "prompt_tokens": 8}
@@ -61,6 +61,19 @@ class OnPolicy(SystemTest):
                 self.assertEqual(finished.status, 0, finished.describe())
                 self.assertEqual(finished.curve(), alone.curve())
                 self.assertEqual(finished.report.get("recoveries", []), [])
+
+    def test_a_process_joins_a_run_with_generators(self):
+        job = self.job({"replicas": {"least": 1, "most": 3}, "slots": 2}, out="joined", steps=40)
+        alone = self.train({**job, "generator": GENERATOR}, "--cpu-devices", 6).curve()
+        run = self.start_held(job, "--processes", 2, "--cpu-devices", 6)
+        self.assertTrue(run.wait_for_text("paused after step 20"), run.text)
+        joined = Run(self.folder, ["join", "--section", "generator", "--at", run.held_at])
+        self.addCleanup(joined.end)
+        self.assertTrue(joined.wait_for_text("joined the run: process 2 takes section 'generator'"), joined.text)
+        finished = run.wait()
+        self.assertEqual(finished.status, 0, finished.describe())
+        self.assertEqual(finished.curve(), alone)
+        self.assertEqual(joined.wait().status, 0, joined.text)
 
     def samples_of(self, run):
         """Returns the bytes of a run's recorded samples by file."""
