@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a training step in a job with a generator: which are read, and the prompts of those that are made. A
-// function of the job and the step. Thread-safe as far as the corpus is.
+// Draws the samples of a training step in a job with a generator: samples that are read, and prompts for samples that
+// are made. The result depends on the job and the step alone. Thread-safe as far as the corpus is.
 #pragma once
 
 #include <cstdint>

@@ -40,6 +40,7 @@ caf::behavior RolloutSource::make_behavior() {
       [this](const StepClosed& closed) { store_->drop(closed.step); },
       [this](const BatchWithdrawn& withdrawn) {
         early_.reset();
+        early_sender_ = nullptr;
         if (!rollout_ || rollout_->step != withdrawn.step) return;
         rollout_.reset();
         book_.close();

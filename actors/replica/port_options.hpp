@@ -2,10 +2,12 @@
 // Options of a rank's ports, and the functions that they call to reach the rank's actor.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "actors/job/transfer_paths.hpp"
 #include "actors/messages/message_types.hpp"
@@ -61,5 +63,30 @@ struct Outbox {
   std::function<void(const caf::actor&, Credit)> credit;
   std::function<void(const Transfer&)> transferred;  ///< may be empty
 };
+
+/// The sender of a piece.
+struct PieceSender {
+  ReplicaIndex replica;
+  Epoch epoch;
+};
+/// Hands a piece over to a replica of the same process.
+inline void hand_over(const Outbox& outbox, const caf::actor& to, const OutgoingPiece& outgoing,
+                      const PieceSender& sender) {
+  const PieceOut& piece = outgoing.piece;
+  PieceHandOver hand;
+  hand.channel = piece.channel;
+  hand.sequence = piece.sequence;
+  hand.index = piece.index;
+  hand.target_row = piece.target_row;
+  hand.rows = piece.rows;
+  hand.sender = sender.replica;
+  hand.layout_rank = piece.target_rank;
+  hand.epoch = sender.epoch;
+  hand.buffer = outgoing.buffer;
+  hand.offset = outgoing.offset;
+  const Transfer transfer{piece, outgoing.step, false, std::chrono::steady_clock::now()};
+  outbox.hand_over(to, std::move(hand));
+  if (outbox.transferred) outbox.transferred(transfer);
+}
 
 }  // namespace maestro

@@ -229,21 +229,8 @@ Status ReplicaOutputs::flush(Link& link) {
                      std::move(outgoing));
       continue;
     }
-    PieceHandOver hand;
-    hand.channel = outgoing.piece.channel;
-    hand.sequence = outgoing.piece.sequence;
-    hand.index = outgoing.piece.index;
-    hand.target_row = outgoing.piece.target_row;
-    hand.rows = outgoing.piece.rows;
-    hand.sender = options_->replica;
-    hand.layout_rank = outgoing.piece.target_rank;
-    hand.epoch = options_->epoch;
-    hand.buffer = outgoing.buffer;
-    hand.offset = outgoing.offset;
-    handed_over_[hand.channel] += {0, 1};
-    const Transfer transfer{outgoing.piece, outgoing.step, false, std::chrono::steady_clock::now()};
-    outbox_.hand_over(link.actor, std::move(hand));
-    if (outbox_.transferred) outbox_.transferred(transfer);
+    handed_over_[outgoing.piece.channel] += {0, 1};
+    hand_over(outbox_, link.actor, outgoing, {options_->replica, options_->epoch});
   }
 }
 

@@ -25,7 +25,7 @@ class GeneratorPrices {
   [[nodiscard]] GenerationProbeOptions probe() const;
   /// Returns the times of the generator's work.
   [[nodiscard]] GenerationTimes times(const CallPrices& prices) const;
-  /// Returns the milliseconds in which a rank copies its part of a version.
+  /// Returns the milliseconds that a rank of the trained section takes to copy its part of a version.
   [[nodiscard]] double publish_ms(const CallPrices& prices) const;
 
  private:

@@ -15,8 +15,8 @@
 //
 // QR-1 (whole steps): a file has all made samples of its step, or is not there, even if the machine stops at any time.
 // QR-2 (equal bytes): equal samples are written as equal bytes.
-// QR-3 (fits or is refused): read() returns the samples that were asked for, in their order; samples of another job are
-//      an error that names file, step and sample.
+// QR-3 (fits or is refused): read() returns the expected samples, in their order; other samples are an error that names
+//      file, step and sample.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,8 @@ class RolloutFolder {
 
   /// Writes a step's file, in place of an earlier one, and makes a missing folder. System errors name the path.
   [[nodiscard]] Status write(const RecordedRollout& rollout) const;
-  /// Reads the samples of a step, of which `expected` are wanted by rising number, with tokens below `vocabulary`.
+  /// Reads the samples of a step. They must be the `expected` ones, sorted by number, and have tokens below
+  /// `vocabulary`.
   /// Errors: not_found without the step's file; corrupt for a damaged file; invalid_argument for a sample that is not
   /// expected, or that is missing, has another prompt, more tokens or unknown ones.
   [[nodiscard]] Result<RecordedRollout> read(StepId step, std::span<const ExpectedSample> expected,

@@ -32,7 +32,7 @@ struct PrepareOptions {
                               ///< else a file
   std::string end_of_turn;    ///< text of the token that ends an answer; empty: the tokenizer's end tokens
   std::string date;           ///< day that a template prints, as 2026-01-31; empty: today
-  LearnedAnswers learned = LearnedAnswers::all;  ///< none: there are no samples for validation
+  LearnedAnswers learned = LearnedAnswers::all;  ///< with none, no sample is for validation
   ExpectedRows expected = ExpectedRows::any;
   bool as_text = false;       ///< files are texts, regardless of names and first characters (file_kind.hpp)
   bool begin_of_text = true;  ///< texts, and with `scaled` conversations, begin with the begin-of-text tokens

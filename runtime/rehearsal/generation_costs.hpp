@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a generator's work, from measurements. A block of a prompt takes a constant and a time for each token, by
-// least squares. A decode step takes a time that depends on its number of sequences, and a time for each of their kept
-// rows (attention), which the steps with the fewest sequences tell, by least squares. Between two measured numbers of
-// sequences the time is interpolated linearly: few sequences are bound by reading the weights and many by arithmetic,
-// so that the time is convex in their number, and the interpolation is an upper bound. Pure; not thread-safe.
+// Predicts the time of a generator's work from measurements. A block of a prompt takes a constant time, and a time for
+// each token; both are fitted by least squares. A decode step takes a time for its number of sequences, and a time for
+// each row that the sequences have kept (attention). The second is fitted by least squares to the steps with the fewest
+// sequences. The first is interpolated linearly between measured numbers of sequences. Few sequences are bound by
+// reading the weights, and many by arithmetic; so the time is convex, and the interpolation is an upper bound. Pure;
+// not thread-safe.
 //
 // MA-1 (as measured): on points of such lines, the times are the points.
 #pragma once

@@ -77,7 +77,7 @@ double RehearsedRollouts::advance(Replica& replica, std::vector<std::uint32_t>& 
     const std::int64_t rows = std::min(shape_.block_rows, sequence.lengths.prompt - sequence.read);
     ms += times_->prefill(rows);
     sequence.read += rows;
-    if (sequence.read == sequence.lengths.prompt) {  // its last row is that of the first token
+    if (sequence.read == sequence.lengths.prompt) {  // the prompt's last row gives the first token
       sequence.written = 1;
       if (sequence.lengths.completion == 1) {
         ended.push_back(sequence.number);

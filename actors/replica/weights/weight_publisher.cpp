@@ -233,17 +233,7 @@ Status WeightPublisher::flush(Link& link) {
                                std::move(outgoing));
       continue;
     }
-    PieceHandOver hand;
-    hand.channel = outgoing.piece.channel;
-    hand.sequence = outgoing.piece.sequence;
-    hand.index = outgoing.piece.index;
-    hand.target_row = outgoing.piece.target_row;
-    hand.rows = outgoing.piece.rows;
-    hand.sender = spec_->replica;
-    hand.epoch = connection.epoch;
-    hand.buffer = outgoing.buffer;
-    hand.offset = outgoing.offset;
-    outbox_.hand_over(link.actor, std::move(hand));
+    hand_over(outbox_, link.actor, outgoing, {spec_->replica, connection.epoch});
   }
 }
 

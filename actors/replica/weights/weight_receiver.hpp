@@ -31,9 +31,10 @@ class WeightReceiver {
  public:
   /// `spec` outlives it. `self` receives RingEvent.
   WeightReceiver(const ReplicaSpec& spec, const caf::actor& self);
-  /// Learns the senders. Throws JobError(internal) if their weights are not those of the generator (WG-1).
+  /// Takes the senders' addresses. Throws JobError(internal) unless they send each of the generator's weights once
+  /// (WG-1).
   void connect(const Directory& directory, WeightOutbox outbox);
-  /// Sets the first version that is read, and asks all senders for it as soon as they are known.
+  /// Sets the first version that is read. Requests it and all later versions, once the senders are known.
   void begin(StepId first);
   /// Counts a sender's promise. Returns true for the last one: all versions from the first one on will come.
   [[nodiscard]] bool promised() { return ++promises_ == senders_.size(); }
@@ -52,8 +53,9 @@ class WeightReceiver {
  private:
   [[nodiscard]] std::uint64_t sequence_of(StepId version) const { return version.value() - first_->value(); }
   [[nodiscard]] RingAddress address() const;
+  /// Requests the versions, if the senders and the first version are known.
   void ask();
-  /// Tells the ring of the sequences that may arrive.
+  /// Announces the versions to the ring that may arrive in its free slots.
   Status expect();
   Status release();
 

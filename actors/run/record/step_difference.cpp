@@ -28,7 +28,8 @@ void for_figures(const Json& line, const Each& each) {
   }
 }
 
-/// Sorts the step's own figures, whose place is empty, before those of sections: a wrong sample before a wrong loss.
+/// Sorts figures of the step before figures of its sections, whose names begin with ','. So a changed sample is
+/// reported before a loss that was computed from it.
 struct StepFirst {
   bool operator()(const std::string& a, const std::string& b) const {
     return std::pair(a.starts_with(','), std::string_view(a)) < std::pair(b.starts_with(','), std::string_view(b));

@@ -177,7 +177,7 @@ MAESTRO_INLINE void dots(const RowDotsCall& call, const float* rows, const W* we
     Vec x[Count];
     for (int r = 0; r < Count; ++r) x[r] = part.load(rows + r * call.row_stride + i);
     for (int n = 0; n < Weights; ++n) {
-      // The products of several rows hide the time in which the next weights arrive.
+      // With several rows there is enough arithmetic to hide the loads of the next weights.
       if (Count > 1) __builtin_prefetch(weights + (n + weights_at_once) * call.stride + i);
       const Vec weight = part.load(weights + n * call.stride + i);
       for (int r = 0; r < Count; ++r) sums[r][n] += weight * x[r];
