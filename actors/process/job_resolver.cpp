@@ -515,11 +515,8 @@ DataShape JobResolver::read_tables() {
 
 std::uint64_t JobResolver::positions_of_epoch() const {
   const std::uint64_t samples = plan_.corpus->samples(Split::train);
-  for (const SectionBuilder& builder : composed_.builders) {
-    if (!is_generator(builder)) continue;
-    return samples * static_cast<std::uint64_t>(read_generator(table(builder.name_)).samples_per_prompt);
-  }
-  return samples;
+  const std::string name = generator();
+  return name.empty() ? samples : samples * static_cast<std::uint64_t>(read_generator(table(name)).samples_per_prompt);
 }
 
 void JobResolver::read_stages() {

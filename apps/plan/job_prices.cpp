@@ -18,8 +18,8 @@ bool same_lengths(const MicroBatchPlan& a, const MicroBatchPlan& b) {
                             [](const SampleRef& left, const SampleRef& right) { return left.same_size(right); });
 }
 
-/// Returns whether a job keeps several cores, or GPUs, busy; `cores`: SearchedDevices; `generates`: of the times when
-/// samples are made.
+/// Returns whether a job keeps several cores, or GPUs, busy, with `generates` while samples are made, else while
+/// sections train. `cores`: SearchedDevices.
 bool uses_several(const ResolvedJob& plan, int cores, bool generates) {
   const bool meanwhile = plan.rollouts && plan.rollouts->config.staleness > 0;  // sections work while samples are made
   std::set<int> used;
