@@ -57,9 +57,9 @@ std::string text(const std::vector<std::int64_t>& layers) {
   return out.empty() ? "none" : out;
 }
 
-std::string text(const std::vector<LayerAttention>& layers) {
+std::string text(const std::vector<LayerMixer>& layers) {
   std::string out;
-  for (const LayerAttention& layer : layers) {
+  for (const LayerMixer& layer : layers) {
     out += layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
   }
   return out.empty() ? "all the same" : out;
@@ -91,7 +91,7 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   more("partial_rotary_factor", &DecoderConfig::rope_share);
   more("rope_scaling", &DecoderConfig::rope_scaling);
   more("sliding_window", &DecoderConfig::window);
-  more("layer_types", &DecoderConfig::layer_attention);
+  more("layer_types", &DecoderConfig::mixers);
   more("query_pre_attn_scalar", &DecoderConfig::attention_scale);
   more("attn_logit_softcapping", &DecoderConfig::attention_softcap);
   more("final_logit_softcapping", &DecoderConfig::logit_softcap);

@@ -68,6 +68,17 @@ Var branch_result(Tape& tape, const Var& branch, const Affine& norm, Parameter* 
   return scale == nullptr ? y : mul(tape, y, *scale);
 }
 
+/// Mixes the rows of samples: the result of a layer's first product, (M_c, N), becomes the input of its second.
+Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& options, const SequenceLayout& layout) {
+  if (weights.query_norm != nullptr) {
+    const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, options.norm.epsilon,
+                          options.norm.offset};
+    x = head_norm(tape, x, norms, options.attention.shape, options.tensor_group);
+  }
+  if (options.cache != nullptr) return cached_attention(tape, x, options.attention, layout, *options.cache);
+  return context_attention(tape, x, options.attention, layout, options.context_group);
+}
+
 /// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
@@ -90,12 +101,7 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   Var branch = branch_input(tape, x, weights.attention_norm, terms);
   branch = all_gather_rows(tape, branch, group, rows);
   branch = linear(tape, branch, weights.qkv);
-  if (weights.query_norm != nullptr) {
-    const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, terms.epsilon, terms.offset};
-    branch = head_norm(tape, branch, norms, options.attention.shape, group);
-  }
-  branch = options.cache != nullptr ? cached_attention(tape, branch, options.attention, layout, *options.cache)
-                                    : context_attention(tape, branch, options.attention, layout, options.context_group);
+  branch = mixed(tape, std::move(branch), weights, options, layout);
   Var stream = x.sum;
   if (wanted.defined()) {
     branch = index_select(tape, branch, wanted);

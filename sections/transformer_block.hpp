@@ -47,7 +47,7 @@ struct BlockOptions {
   GeluKind activation = GeluKind::tanh;  ///< activation of other networks
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
-  const AttentionCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups
+  const LayerCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups
 };
 
 /// Throws JobError if the device that a section is built for cannot do its attention.

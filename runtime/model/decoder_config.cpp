@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <utility>
 
 namespace maestro {
@@ -73,10 +72,10 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
 }
 
 /// Makes every `interval`-th layer `special`, and the others `usual`.
-void alternate(DecoderConfig& config, std::int64_t interval, LayerAttention special, LayerAttention usual) {
-  std::vector<LayerAttention> all;
+void alternate(DecoderConfig& config, std::int64_t interval, LayerMixer special, LayerMixer usual) {
+  std::vector<LayerMixer> all;
   for (std::int64_t layer = 1; layer <= config.layers; ++layer) all.push_back(layer % interval == 0 ? special : usual);
-  set_layer_attention(config, std::move(all));
+  set_mixers(config, std::move(all));
 }
 
 void make_gemma(DecoderConfig& config) {
@@ -99,11 +98,10 @@ std::optional<DecoderFamily> family_of(std::string_view name) {
   return static_cast<DecoderFamily>(found - decoder_family_names.begin());
 }
 
-void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers) {
-  if (std::ranges::none_of(layers, &LayerAttention::windowed)) config.window = 0;
-  const bool equal = std::ranges::adjacent_find(layers, std::not_equal_to{}) == layers.end();
-  if (equal && std::ranges::all_of(layers, &LayerAttention::rotary)) layers.clear();
-  config.layer_attention = std::move(layers);
+void set_mixers(DecoderConfig& config, std::vector<LayerMixer> layers) {
+  if (std::ranges::none_of(layers, &LayerMixer::windowed)) config.window = 0;
+  if (std::ranges::count(layers, LayerMixer{.windowed = config.window > 0}) == std::ssize(layers)) layers.clear();
+  config.mixers = std::move(layers);
 }
 
 DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {

@@ -63,11 +63,13 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
-/// The attention of a layer, if layers differ.
-struct LayerAttention {
-  bool windowed = false;  ///< a query sees DecoderConfig::window keys
+enum class MixerKind : std::uint8_t { attention };
+/// What mixes the tokens of a layer, if layers differ.
+struct LayerMixer {
+  MixerKind kind = MixerKind::attention;
+  bool windowed = false;  ///< a query sees DecoderConfig::window keys; attention only, as the next field
   bool rotary = true;
-  bool operator==(const LayerAttention&) const = default;
+  bool operator==(const LayerMixer&) const = default;
 };
 
 enum class BlockNorms : std::uint8_t {
@@ -121,7 +123,7 @@ struct DecoderConfig {
   RotaryScaling rope_scaling;
   double local_rope_theta = 0;  ///< theta in windowed layers, unscaled (Gemma 3); 0: all layers have the same positions
   std::int64_t window = 0;      ///< keys that a query in a windowed layer sees, including itself; 0: no windows
-  std::vector<LayerAttention> layer_attention;  ///< attention by layer; empty: all rotary and, with a window, windowed
+  std::vector<LayerMixer> mixers;  ///< mixers by layer; empty: attention, all rotary and, with a window, windowed
   /// Rotated column pairs that turn by time, row and column (Qwen2-VL, Wang et al. 2024, section 2.1); empty: by time.
   std::vector<std::int64_t> rope_sections;
   bool rope_interleaved = false;  ///< the kinds of pairs alternate (Qwen3-VL); false: they stand one after another
@@ -134,9 +136,9 @@ struct DecoderConfig {
   /// Returns whether positions in samples with images need marks (Corpus::read_marks()).
   [[nodiscard]] bool needs_marks() const { return !rope_sections.empty() || image_mask != ImageMask::causal; }
   [[nodiscard]] std::int64_t ffn_matrices() const { return gpt2() ? 2 : 3; }
-  [[nodiscard]] LayerAttention attention_of(std::int64_t layer) const {
-    if (layer_attention.empty()) return {window > 0, true};
-    return layer_attention[static_cast<std::size_t>(layer)];
+  [[nodiscard]] LayerMixer mixer_of(std::int64_t layer) const {
+    if (mixers.empty()) return {.windowed = window > 0};
+    return mixers[static_cast<std::size_t>(layer)];
   }
   bool operator==(const DecoderConfig&) const = default;
 };
@@ -144,8 +146,8 @@ struct DecoderConfig {
 /// Sets `family` and the fields that it determines.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
-/// Sets layer_attention, which is empty if all `layers` are equal and rotary, and sets window to 0 if none is windowed.
-void set_layer_attention(DecoderConfig& config, std::vector<LayerAttention> layers);
+/// Sets mixers, which is empty if all `layers` are equal, rotary attention, and sets window to 0 if none is windowed.
+void set_mixers(DecoderConfig& config, std::vector<LayerMixer> layers);
 
 /// Reads the shape keys of a decoder directly from the section's table. kv_heads, ffn and head_size = 0 stay unchanged:
 /// the decoder resolves them.

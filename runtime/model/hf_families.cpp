@@ -133,7 +133,7 @@ std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderCon
 /// Reads windows from layer_types; without it, layers are windowed if `usual(index from 0)` is true.
 template <class Usual>
 void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
-  std::vector<LayerAttention> layers;
+  std::vector<LayerMixer> layers;
   const JsonValue types = keys.find("layer_types");
   if (types) {
     for (const JsonValue& type : entries_of_layers(types, config, "names")) {
@@ -147,7 +147,7 @@ void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
   }
   for (std::int64_t i = 0; !types && i < config.layers; ++i)
     layers.push_back({.windowed = usual(i) && config.window > 0});
-  set_layer_attention(config, std::move(layers));
+  set_mixers(config, std::move(layers));
 }
 
 void read_windows(const Keys& keys, DecoderConfig& config) {
@@ -180,7 +180,7 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
       types && !(types.json().is_array() && std::ranges::all_of(types.json(), is_full))) {
     types.expected("a list of full_attention, as use_sliding_window is false");
   }
-  std::vector<LayerAttention> layers;
+  std::vector<LayerMixer> layers;
   const JsonValue list = keys.find("no_rope_layers");
   if (list) {
     for (const JsonValue& rotary : entries_of_layers(list, config, "values 0 or 1")) {
@@ -188,7 +188,7 @@ void read_rotary_layers(const Keys& keys, DecoderConfig& config) {
     }
   }
   for (std::int64_t i = 0; !list && i < config.layers; ++i) layers.push_back({.rotary = (i + 1) % interval != 0});
-  set_layer_attention(config, std::move(layers));
+  set_mixers(config, std::move(layers));
 }
 
 void read_windowed_gemma(const Keys& keys, const Family& family, DecoderConfig& config) {
@@ -302,12 +302,12 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   }
   if (qwen || is_windowed_gemma(config)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
-      out["layer_types"].push_back(config.attention_of(i).windowed ? "sliding_attention" : "full_attention");
+      out["layer_types"].push_back(config.mixer_of(i).windowed ? "sliding_attention" : "full_attention");
     }
   }
   if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
-      out["no_rope_layers"].push_back(config.attention_of(i).rotary ? 1 : 0);
+      out["no_rope_layers"].push_back(config.mixer_of(i).rotary ? 1 : 0);
     }
   }
 }

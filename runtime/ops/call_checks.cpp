@@ -168,7 +168,7 @@ void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter&
         {"head_size", shape.head_size}});
 }
 
-void check_cache(const Tensor& qkv, const AttentionOptions& options, const AttentionCache& cache) {
+void check_cache(const Tensor& qkv, const AttentionOptions& options, const LayerCache& cache) {
   constexpr const char* op = "cached_attention";
   const std::int64_t columns = options.shape.kv_heads * options.shape.head_size;
   for (const Tensor* each : {&cache.keys, &cache.values}) {

@@ -33,7 +33,7 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
 void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter& key, const AttentionShape& shape,
                      bool whole);
 /// Checks keys and values (P, G D) for the rows of qkv after the first `cache.first`.
-void check_cache(const Tensor& qkv, const AttentionOptions& options, const AttentionCache& cache);
+void check_cache(const Tensor& qkv, const AttentionOptions& options, const LayerCache& cache);
 /// Checks hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
 /// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.

@@ -369,7 +369,7 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
 }
 
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
-                     const AttentionCache& cache) {
+                     const LayerCache& cache) {
   const Tensor& in = qkv.value();
   if (tape.recording() || (cache.sequences.empty() && layout.sequences() != 1)) {
     throw std::logic_error("cached_attention: takes rows of a sequence, or a row of each, on a tape without a record");

@@ -70,8 +70,8 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
 /// Computes (M, H D) act from qkv (M, (H + 2G) D). With rotary embedding qkv's values are rotated in place: do not
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
-/// A layer's keys and values of the rows so far, for text generation.
-struct AttentionCache {
+/// What a layer keeps of the rows so far, for text generation.
+struct LayerCache {
   Tensor keys;                                  ///< (P, G D) act
   Tensor values;                                ///< (P, G D) act
   std::int64_t first = 0;                       ///< rows of the sequence so far
@@ -81,7 +81,7 @@ struct AttentionCache {
 /// `cache.sequences`: writes their keys and values to the cache. layout.positions count from a sequence's first row. No
 /// gradient.
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
-                     const AttentionCache& cache);
+                     const LayerCache& cache);
 
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored

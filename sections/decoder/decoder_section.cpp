@@ -269,7 +269,7 @@ Var DecoderSection::logits(Tape& tape, const Var& hidden) {
 }
 
 Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches, std::span<const Tensor> visual) {
+                                  std::span<const LayerCache> caches, std::span<const Tensor> visual) {
   assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
   Block wanted;  // all rows of several sequences, or the last row of a sequence
   if (caches.front().sequences.empty()) {
@@ -289,9 +289,21 @@ Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> toke
   return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, wanted, caches, added)));
 }
 
+namespace {
+
+/// Returns the shape of a stage's layers.
+DecoderConfig config_of(DecoderConfig config, const Stage& stage) {
+  config.layers = stage.layers;
+  if (config.mixers.empty()) return config;
+  const auto first = config.mixers.begin() + stage.first_layer;
+  config.mixers = {first, first + stage.layers};
+  return config;
+}
+
+}  // namespace
+
 Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
-  DecoderConfig here = decoder();
-  here.layers = stack_.stage().layers;
+  const DecoderConfig here = config_of(decoder(), stack_.stage());
   Cost cost{body_flops(here, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
   cost.working = body_working_bytes(here, sample.tokens, context_.precision);
@@ -306,8 +318,8 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
 
 LayerCosts DecoderSection::layer_costs(const SampleShape& sample) const {
   const DecoderConfig& config = decoder();
-  const double layer = body_flops(config, sample.tokens) / static_cast<double>(config.layers);
-  LayerCosts costs{std::vector<double>(static_cast<std::size_t>(config.layers), layer), 0, 0};
+  LayerCosts costs;
+  for (std::int64_t i = 0; i < config.layers; ++i) costs.layers.push_back(layer_flops(config, i, sample.tokens));
   if (output_layer_ != OutputLayer::none) costs.after = head_flops(sample.tokens, config.width, config.vocabulary);
   return costs;
 }

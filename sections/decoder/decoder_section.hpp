@@ -74,7 +74,7 @@ class DecoderSection : public Section {
   /// act has a row for each of the V image tokens: the rows of visual, visual_1, ...; empty: there is none. On a single
   /// rank and one stage, with an output layer.
   [[nodiscard]] Var cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const AttentionCache> caches, std::span<const Tensor> visual = {});
+                                  std::span<const LayerCache> caches, std::span<const Tensor> visual = {});
 
  protected:
   /// Throws JobError if decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and

@@ -144,19 +144,21 @@ std::string described(const DecoderConfig& config) {
   return out.str();
 }
 
-double body_flops(const DecoderConfig& config, std::int64_t tokens) {
+double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   const auto width = static_cast<double>(config.width);
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv_columns = queries + 2.0 * static_cast<double>(config.key_columns());
   const auto ffn = static_cast<double>(config.ffn_matrices() * config.ffn);
-  const double products = 2.0 * t * width * (qkv_columns + queries + ffn);
-  double pairs = 0;
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    const double window = config.attention_of(i).windowed ? static_cast<double>(config.window) : t;
-    pairs += window < t ? window * t - window * window / 2 : t * t / 2;
-  }
-  return static_cast<double>(config.layers) * products + 2.0 * 2.0 * pairs * queries;
+  const double window = config.mixer_of(layer).windowed ? static_cast<double>(config.window) : t;
+  const double pairs = window < t ? window * t - window * window / 2 : t * t / 2;
+  return 2.0 * t * width * (qkv_columns + queries + ffn) + 2.0 * 2.0 * pairs * queries;
+}
+
+double body_flops(const DecoderConfig& config, std::int64_t tokens) {
+  double flops = 0;
+  for (std::int64_t i = 0; i < config.layers; ++i) flops += layer_flops(config, i, tokens);
+  return flops;
 }
 
 double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary) {

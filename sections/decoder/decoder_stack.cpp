@@ -243,7 +243,7 @@ DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, co
 }
 
 BlockOptions DecoderStack::options_of(std::int64_t index) const {
-  const LayerAttention layer = config_.attention_of(index);
+  const LayerMixer layer = config_.mixer_of(index);
   const std::int64_t tensor = parallel_.layout.tensor;
   BlockOptions options;
   options.attention.shape = {.heads = config_.heads / tensor,
@@ -281,11 +281,11 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                                  const std::vector<AddedRows>& added) const {
-  return transformed(tape, std::move(x), layout, wanted, std::span<const AttentionCache>(), added);
+  return transformed(tape, std::move(x), layout, wanted, std::span<const LayerCache>(), added);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                                 std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const {
+                                 std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const {
   assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
   const auto run = [this, &tape, layout, wanted, caches, added](std::size_t first, std::size_t end, Stream before) {
     return layers({&tape, first, end}, std::move(before), layout, wanted, caches, added);
@@ -294,7 +294,7 @@ Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& lay
 }
 
 Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
-                            std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const {
+                            std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const {
   for (std::size_t i = range.first; i < range.end; ++i) {
     BlockOptions options = options_[i];
     if (!caches.empty()) options.cache = &caches[i];

@@ -75,7 +75,7 @@ class DecoderStack {
                      const std::vector<AddedRows>& added = {}) const;
   /// Does the same for rows that continue a sequence, with a cache for each layer. On a single rank only.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                     std::span<const AttentionCache> caches, const std::vector<AddedRows>& added = {}) const;
+                     std::span<const LayerCache> caches, const std::vector<AddedRows>& added = {}) const;
   /// Applies the final norm: x's shape, act. Last stage only.
   Var normed(Tape& tape, Stream x) const;
 
@@ -100,7 +100,7 @@ class DecoderStack {
     std::size_t end;
   };
   Stream layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
-                std::span<const AttentionCache> caches, const std::vector<AddedRows>& added) const;
+                std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const;
   /// Returns the options of layer `index` of the complete model.
   [[nodiscard]] BlockOptions options_of(std::int64_t index) const;
   [[nodiscard]] NormTerms norm_terms() const { return {config_.norm_epsilon, config_.norm_offset}; }

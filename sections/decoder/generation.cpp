@@ -143,7 +143,7 @@ void Generation::reserve(std::int64_t slots, std::int64_t rows) {
   memory_.reset();
   memory_ = SpaceMemory(tape_.ops().memory(), 2 * caches_.size() * bytes);
   std::byte* at = memory_.data();
-  for (AttentionCache& cache : caches_) {
+  for (LayerCache& cache : caches_) {
     for (Tensor* tensor : {&cache.keys, &cache.values}) {
       *tensor = Tensor(at, tape_.compute(), each);
       at += bytes;
@@ -151,18 +151,18 @@ void Generation::reserve(std::int64_t slots, std::int64_t rows) {
   }
 }
 
-std::vector<AttentionCache> Generation::of_slot(std::int64_t slot) const {
-  std::vector<AttentionCache> caches;
-  for (const AttentionCache& all : caches_) {
+std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
+  std::vector<LayerCache> caches;
+  for (const LayerCache& all : caches_) {
     caches.push_back(
         {all.keys.row_slice(slot * rows_, rows_), all.values.row_slice(slot * rows_, rows_), at(slot).rows});
   }
   return caches;
 }
 
-std::vector<AttentionCache> Generation::of_sequences(std::span<const CachedSequence> sequences) const {
-  std::vector<AttentionCache> caches;
-  for (const AttentionCache& all : caches_) caches.push_back({all.keys, all.values, 0, sequences});
+std::vector<LayerCache> Generation::of_sequences(std::span<const CachedSequence> sequences) const {
+  std::vector<LayerCache> caches;
+  for (const LayerCache& all : caches_) caches.push_back({all.keys, all.values, 0, sequences});
   return caches;
 }
 

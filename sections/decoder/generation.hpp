@@ -88,8 +88,8 @@ class Generation {
   [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
   [[nodiscard]] const Sequence& at(std::int64_t slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
   /// Returns each layer's cache: the rows of a slot, or the rows of all slots for `sequences`.
-  [[nodiscard]] std::vector<AttentionCache> of_slot(std::int64_t slot) const;
-  [[nodiscard]] std::vector<AttentionCache> of_sequences(std::span<const CachedSequence> sequences) const;
+  [[nodiscard]] std::vector<LayerCache> of_slot(std::int64_t slot) const;
+  [[nodiscard]] std::vector<LayerCache> of_sequences(std::span<const CachedSequence> sequences) const;
   /// Reads the logits of the last pass, if they are in other memory.
   void read_logits();
 
@@ -97,12 +97,12 @@ class Generation {
   std::shared_ptr<DecoderSection> model_;
   Arena arena_;
   SpaceMemory memory_;
-  std::vector<AttentionCache> caches_;  // cache for each layer, in memory_: (slots * rows, G D)
-  std::int64_t rows_ = 0;               // most of a sequence
-  std::vector<Sequence> sequences_;     // by slot
-  Tape tape_;                           // after the arena it allocates from
-  Var logits_;                          // recorded on tape_
-  AlignedMemory read_;                  // logits_ of other memory than the host's
+  std::vector<LayerCache> caches_;   // cache for each layer, in memory_: (slots * rows, G D)
+  std::int64_t rows_ = 0;            // most of a sequence
+  std::vector<Sequence> sequences_;  // by slot
+  Tape tape_;                        // after the arena it allocates from
+  Var logits_;                       // recorded on tape_
+  AlignedMemory read_;               // logits_ of other memory than the host's
 };
 
 }  // namespace maestro

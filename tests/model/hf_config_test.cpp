@@ -105,14 +105,14 @@ TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
   EXPECT_EQ(read("qwen2", R"("sliding_window": 64)").window, 0);
   const DecoderConfig qwen =
       read("qwen2", R"("sliding_window": 64, "use_sliding_window": true, "max_window_layers": 20)");
-  EXPECT_FALSE(qwen.attention_of(19).windowed);
-  EXPECT_TRUE(qwen.attention_of(20).windowed);
+  EXPECT_FALSE(qwen.mixer_of(19).windowed);
+  EXPECT_TRUE(qwen.mixer_of(20).windowed);
   const DecoderConfig gemma = read("gemma3_text", R"("head_dim": 64)");
-  EXPECT_FALSE(gemma.attention_of(5).windowed);
-  EXPECT_TRUE(gemma.attention_of(6).windowed);
+  EXPECT_FALSE(gemma.mixer_of(5).windowed);
+  EXPECT_TRUE(gemma.mixer_of(6).windowed);
   EXPECT_EQ(gemma.local_rope_theta, 10000);
   EXPECT_EQ(gemma.attention_scale, 1.0 / 16);
-  EXPECT_FALSE(read("smollm3", R"("x": null)").attention_of(3).rotary);
+  EXPECT_FALSE(read("smollm3", R"("x": null)").mixer_of(3).rotary);
   const DecoderConfig first = read("gemma", R"("x": null)");
   EXPECT_EQ(first.head_size, 256);
   EXPECT_EQ(first.norms, BlockNorms::before);

@@ -58,9 +58,9 @@ class RandomDecoder {
   /// Sets windows in random layers, in all, or in none.
   void alternate(DecoderConfig& config) {
     config.window = below(11) + 2;
-    std::vector<LayerAttention> layers(static_cast<std::size_t>(config.layers));
-    for (LayerAttention& layer : layers) layer.windowed = below(2) == 1;
-    set_layer_attention(config, std::move(layers));
+    std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
+    for (LayerMixer& layer : layers) layer.windowed = below(2) == 1;
+    set_mixers(config, std::move(layers));
   }
 
   std::mt19937 random_;

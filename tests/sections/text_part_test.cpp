@@ -113,8 +113,8 @@ TEST(TextPartConfig, has_the_defaults_of_its_class) {  // VL-2
   EXPECT_EQ(gemma.head_size, 256);
   EXPECT_EQ(gemma.vocabulary, 262208);
   EXPECT_TRUE(gemma.tied);
-  EXPECT_FALSE(gemma.attention_of(5).windowed);
-  EXPECT_TRUE(gemma.attention_of(4).windowed);
+  EXPECT_FALSE(gemma.mixer_of(5).windowed);
+  EXPECT_TRUE(gemma.mixer_of(4).windowed);
   EXPECT_EQ(gemma.image_mask, ImageMask::images);
   const DecoderConfig first =
       parse_hf_config(R"({"model_type": "paligemma", "text_config": {"hidden_size": 2048, "num_attention_heads": 8,
