@@ -185,6 +185,32 @@ void check_cache(const Tensor& qkv, const AttentionOptions& options, const Layer
   }
 }
 
+void check_convolution(const char* op, const Tensor& x, const Parameter& weight, const Parameter* bias,
+                       const ConvolutionShape& shape) {
+  check_pointwise(op, x);
+  const std::int64_t channels = shape.channels(x.columns());
+  if (x.columns() != (shape.gated ? 3 : 1) * channels || weight.shape()[0] != channels ||
+      columns_of(weight) != shape.width || shape.width < 1 || shape.dilation < 1) {
+    fail(op, "x must have the columns of the weight's rows, gated three times, and the weight `width` columns",
+         {{"x", x}, {"the weight", weight}, {"width", shape.width}, {"dilation", shape.dilation}});
+  }
+  if (bias != nullptr && bias->shape().elements() != channels) {
+    fail(op, "the bias must have an element for each row of the weight", {{"the weight", weight}, {"the bias", *bias}});
+  }
+}
+
+void check_tail(const Tensor& x, const ConvolutionShape& shape, const LayerCache& cache) {
+  constexpr const char* op = "cached_conv";
+  const Tensor& tail = cache.tail;
+  if (shape.reach() > 0 &&
+      (tail.dtype() != x.dtype() || tail.columns() != shape.read_columns(x.columns()) || tail.rows() < shape.reach())) {
+    fail(op, "the tail must have the dtype of x and hold `reach` rows of what later rows read",
+         {{"x", x}, {"tail", tail}, {"reach", shape.reach()}});
+  }
+  if (cache.sequences.empty() || (std::ssize(cache.sequences) == x.rows() && cache.first == 0)) return;
+  fail(op, "each new row must have a sequence", {{"x", x}, {"sequences", std::ssize(cache.sequences)}});
+}
+
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss) {
   check_product(op, compute, hidden, head, nullptr);
   if (loss.targets == nullptr) fail(op, "HeadLoss::targets is null", {{"x", hidden}});

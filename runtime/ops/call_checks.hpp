@@ -34,6 +34,11 @@ void check_head_norm(const Tensor& qkv, const Parameter& query, const Parameter&
                      bool whole);
 /// Checks keys and values (P, G D) for the rows of qkv after the first `cache.first`.
 void check_cache(const Tensor& qkv, const AttentionOptions& options, const LayerCache& cache);
+/// Checks x (M, N), gated (M, 3N), with filters (N, ..., w) and a bias (N); without a bias: null.
+void check_convolution(const char* op, const Tensor& x, const Parameter& weight, const Parameter* bias,
+                       const ConvolutionShape& shape);
+/// Checks the tail for rows of x.
+void check_tail(const Tensor& x, const ConvolutionShape& shape, const LayerCache& cache);
 /// Checks hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
 /// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.

@@ -389,4 +389,60 @@ Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options
   return y;
 }
 
+Var causal_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape,
+                const SequenceLayout& layout, const RowsBefore& before) {
+  check_convolution("causal_conv", x.value(), *filter.weight, filter.bias, shape);
+  if (!before.rows.defined()) check_samples("causal_conv", x.value(), layout);
+  Parameter& weight = *filter.weight;
+  Var y = tape.output({x.value().rows(), shape.channels(x.value().columns())}, x.value().dtype(),
+                      x.needs_gradient() || weight.trained());
+  tape.ops().run(CausalConv{.x = x.value(),
+                            .weight = weight.value(),
+                            .bias = value_of(filter.bias),
+                            .shape = shape,
+                            .layout = layout,
+                            .first = before.first,
+                            .before = before.rows.defined() ? before.rows.value() : none,
+                            .y = y.value()});
+  if (!y.needs_gradient()) return y;
+  tape.record(y, [&tape, x, y, &weight, bias = filter.bias, shape, layout, before] {
+    const auto gradient_like = [&](const Var& of) {
+      return of.needs_gradient() ? tape.scratch(of.value().shape(), of.value().dtype()) : Block();
+    };
+    const Block dx = gradient_like(x), dbefore = gradient_like(before.rows);
+    tape.ops().run(CausalConvBackward{.dy = y.gradient(),
+                                      .x = x.value(),
+                                      .weight = weight.value(),
+                                      .bias = value_of(bias),
+                                      .shape = shape,
+                                      .layout = layout,
+                                      .first = before.first,
+                                      .before = before.rows.defined() ? before.rows.value() : none,
+                                      .dx = dx.tensor(),
+                                      .dbefore = dbefore.tensor(),
+                                      .dweight = weight.gradient(),
+                                      .dbias = gradient_of(bias)});
+    if (dx.defined()) tape.add_gradient(x, dx);
+    if (dbefore.defined()) tape.add_gradient(before.rows, dbefore);
+  });
+  return y;
+}
+
+Var cached_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape,
+                const LayerCache& cache) {
+  if (tape.recording()) throw std::logic_error("cached_conv: takes a tape without a record");
+  check_convolution("cached_conv", x.value(), *filter.weight, filter.bias, shape);
+  check_tail(x.value(), shape, cache);
+  Var y = tape.output({x.value().rows(), shape.channels(x.value().columns())}, x.value().dtype(), false);
+  tape.ops().run(CachedConv{.x = x.value(),
+                            .weight = filter.weight->value(),
+                            .bias = value_of(filter.bias),
+                            .shape = shape,
+                            .tail = cache.tail,
+                            .first = cache.first,
+                            .y = y.value(),
+                            .sequences = cache.sequences});
+  return y;
+}
+
 }  // namespace maestro

@@ -71,17 +71,34 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
 /// reuse them. The layout's arrays must live until the backward pass.
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout);
 /// What a layer keeps of the rows so far, for text generation.
+/// LC-1 (same terms): with a cache each row has the terms that it has in a pass over the whole sequence, however the
+///       rows are cut into passes; a convolution's results have the same bits.
 struct LayerCache {
-  Tensor keys;                                  ///< (P, G D) act
-  Tensor values;                                ///< (P, G D) act
+  Tensor keys = {};                             ///< (P, G D) act; attention
+  Tensor values = {};                           ///< (P, G D) act; attention
   std::int64_t first = 0;                       ///< rows of the sequence so far
-  std::span<const CachedSequence> sequences{};  ///< sequences of the rows, as in CachedAttention
+  std::span<const CachedSequence> sequences{};  ///< sequences of the rows, as in CachedAttention or CachedConv
+  Tensor tail = {};                             ///< last rows, as in CachedConv; convolution
 };
 /// Computes attention() for a sequence's rows after the first `cache.first`, or for the next row of each of
 /// `cache.sequences`: writes their keys and values to the cache. layout.positions count from a sequence's first row. No
 /// gradient.
 Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                      const LayerCache& cache);
+
+/// Rows that other ranks hold and the first rows of x read: CausalConv::first and before.
+struct RowsBefore {
+  std::int64_t first = 0;
+  Var rows = {};  ///< undefined: none
+};
+/// Returns the causal convolution (M, N) act of x (M, N) act, or gated of (M, 3N), by `filter` (N, ..., w) f32 with or
+/// without a bias (N), for the layout's rows from `before.first` on. The layout's arrays must live until the backward
+/// pass.
+Var causal_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape,
+                const SequenceLayout& layout, const RowsBefore& before = {});
+/// Computes causal_conv() for a sequence's rows after the first `cache.first`, or for the next row of each of
+/// `cache.sequences`, and keeps in the cache what later rows read. No gradient.
+Var cached_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape, const LayerCache& cache);
 
 struct HeadLoss {
   const Tensor* targets = nullptr;  ///< (M) i32, -1 ignored

@@ -51,6 +51,16 @@ OperatorCall attention(std::string_view op, const Tensor& qkv, const AttentionSh
               flops, tensors);
 }
 
+/// Returns the call of a convolution; `sums`: how many of its cost it has.
+template <class Op>
+OperatorCall convolution(std::string_view op, const Op& call, const Tensor& y, double sums,
+                         std::initializer_list<ConstTensor> tensors) {
+  const ConvolutionShape& shape = call.shape;
+  return made(op, y.dtype(),
+              {y.rows(), y.columns(), shape.width, shape.dilation, (shape.gated ? 1 : 0) + (shape.silu ? 2 : 0)},
+              2 * sums * static_cast<double>(y.elements() * shape.width), tensors);
+}
+
 std::int64_t rows_with_target(const Tensor& targets, bool readable) {
   if (!readable) return targets.elements();
   const auto values = targets.span<std::int32_t>();
@@ -212,6 +222,18 @@ OperatorCall call_of(const CachedAttention& op, bool readable) {
   return made("cached_attention", op.qkv.dtype(),
               {op.qkv.rows(), op.shape.heads, op.shape.kv_heads, op.shape.head_size, op.first},
               4 * pairs * static_cast<double>(op.shape.heads * op.shape.head_size), {op.qkv, op.out});
+}
+template <>
+OperatorCall call_of(const CausalConv& op, bool) {
+  return convolution("causal_conv", op, op.y, 1, {op.x, op.y});
+}
+template <>
+OperatorCall call_of(const CausalConvBackward& op, bool) {
+  return convolution("causal_conv_backward", op, op.dy, 3, {op.dy, op.x, op.dx});
+}
+template <>
+OperatorCall call_of(const CachedConv& op, bool) {
+  return convolution("cached_conv", op, op.y, 1, {op.x, op.y, op.tail});
 }
 template <>
 OperatorCall call_of(const CrossEntropyLoss& op, bool readable) {

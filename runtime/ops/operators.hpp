@@ -318,6 +318,57 @@ struct Rotary {
   int direction = +1;                              ///< +1 rotates, -1 applies the transposed rotation (the gradient)
 };
 
+// ---- convolution over packed sequences ----
+
+/// A filter of w rows for each of N channels, and what is done before and after it.
+struct ConvolutionShape {
+  std::int64_t width = 1;     ///< w
+  std::int64_t dilation = 1;  ///< rows from a term to the next
+  bool gated = false;         ///< rows have factors before and after the filter; else these are 1
+  bool silu = false;          ///< act(s) = s sigmoid(s); else s
+  /// Returns the rows before its own that a row reads.
+  [[nodiscard]] std::int64_t reach() const { return (width - 1) * dilation; }
+  /// Returns N for rows of x with `x_columns` columns.
+  [[nodiscard]] std::int64_t channels(std::int64_t x_columns) const { return gated ? x_columns / 3 : x_columns; }
+  /// Returns the columns of such a row that later rows read.
+  [[nodiscard]] std::int64_t read_columns(std::int64_t x_columns) const {
+    return gated ? 2 * x_columns / 3 : x_columns;
+  }
+};
+
+/// For each channel, with the filter's terms before a sample's first row left out:
+///   y_t = out_gate_t act( sum_j weight_j u_{t - (w - 1 - j) dilation} + bias ),  u = in_gate x.
+/// DR-1 (packed = alone): y and dx of a sample's rows have the same bits whatever is packed with them.
+struct CausalConv {
+  Tensor x{};       ///< (M, N) act; gated: (M, 3N) = [in_gate | out_gate | x]
+  Tensor weight{};  ///< (N, w) f32
+  Tensor bias{};    ///< (N) f32, or undefined
+  ConvolutionShape shape{};
+  SequenceLayout layout{};
+  std::int64_t first = 0;  ///< the layout's row that x begins with; M may be less than the layout's rows
+  /// (B, N) act, gated: (B, 2N) = [in_gate | x]: rows [first - B, first), at least those that x's rows read; or
+  /// undefined: B = 0
+  Tensor before{};
+  Tensor y{};  ///< (M, N) act
+};
+
+/// Gradients of CausalConv. With dsum = dy out_gate act'(sum): du_t = sum_j weight_j dsum_{t + (w - 1 - j) dilation}
+/// over rows of x in the sample of t; dweight_j += sum_t dsum_t u_{t - (w - 1 - j) dilation}, in row order.
+struct CausalConvBackward {
+  Tensor dy{};      ///< (M, N) act
+  Tensor x{};       ///< the input
+  Tensor weight{};  ///< (N, w) f32
+  Tensor bias{};    ///< (N) f32, or undefined
+  ConvolutionShape shape{};
+  SequenceLayout layout{};
+  std::int64_t first = 0;
+  Tensor before{};   ///< the rows before x, as in CausalConv
+  Tensor dx{};       ///< gradient of x, overwritten; or undefined
+  Tensor dbefore{};  ///< gradient of before, overwritten; or undefined
+  Tensor dweight{};  ///< (N, w) f32, accumulated; or undefined: frozen
+  Tensor dbias{};    ///< (N) f32, accumulated; or undefined: frozen, or no bias
+};
+
 // ---- attention over packed sequences; never holds T x T ----
 
 /// Scores are shape.score_scale() q k, capped and masked as `shape` states.
@@ -360,6 +411,20 @@ struct CachedAttention {
   std::span<const CachedSequence> sequences{};
 };
 
+/// CausalConv of a sequence's new rows, for text generation; no gradient. A tail holds the sequence's last `reach`
+/// rows, its row t at t % reach. With `sequences`, each new row continues another sequence.
+struct CachedConv {
+  Tensor x{};       ///< (R, N) act, gated: (R, 3N), for rows first to first + R - 1 of the sequence
+  Tensor weight{};  ///< (N, w) f32
+  Tensor bias{};    ///< (N) f32, or undefined
+  ConvolutionShape shape{};
+  Tensor tail{};  ///< (reach, N) act, gated: (reach, 2N) = [in_gate | x], read and written; with sequences, all tails
+  std::int64_t first = 0;
+  Tensor y{};  ///< (R, N) act
+  /// The R rows' sequences, all different, in memory() of the table; `begin` is a tail's first row. Then `first` is 0.
+  std::span<const CachedSequence> sequences{};
+};
+
 // ---- fused output layer and loss, in row blocks and vocabulary chunks; see distillation_options.hpp ----
 
 /// With `part.group`, the output layer is sharded over the vocabulary and all ranks of the group run the operator at
@@ -398,9 +463,9 @@ using Operators =
     OperatorList<Zero, Copy, Upload, Download, Put, Linear, LinearBackwardInput, LinearBackwardWeight, Norm,
                  NormBackward, HeadNorm, HeadNormBackward, Gelu, GeluBackward, Glu, GluBackward, Softcap, Add, Cast,
                  Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention,
-                 AttentionBackward, CachedAttention, CrossEntropyLoss, DistillationLoss, TopK, AdamW, SumOfSquares,
-                 AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine,
-                 CosineBackward, CopyColumns, SumLoss, Custom>;
+                 AttentionBackward, CachedAttention, CausalConv, CausalConvBackward, CachedConv, CrossEntropyLoss,
+                 DistillationLoss, TopK, AdamW, SumOfSquares, AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax,
+                 SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom>;
 
 namespace operators_internal {
 template <class Op>

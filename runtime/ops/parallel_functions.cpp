@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/parallel_functions.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -187,6 +189,133 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
     attention_gradient(tape, exchange, own, options, layout, y, qkv);
   });
   return y;
+}
+
+std::vector<HaloPart> halo_parts(std::span<const std::int32_t> offsets, std::int64_t ranks, std::int64_t reach) {
+  const std::int64_t rows = offsets.empty() ? 0 : offsets.back();
+  std::vector<HaloPart> parts;
+  for (std::int64_t to = 0; to < ranks; ++to) {
+    const RankPart own = rank_part(rows, ranks, to);
+    if (own.count == 0) continue;
+    const std::int64_t sample = *std::prev(std::ranges::upper_bound(offsets, own.first));
+    const std::int64_t begin = std::max(sample, own.first - reach);
+    for (std::int64_t from = 0; from < to; ++from) {
+      const RankPart other = rank_part(rows, ranks, from);
+      const std::int64_t first = std::max(begin, other.first);
+      const std::int64_t count = std::min(own.first, other.first + other.count) - first;
+      if (count > 0) parts.push_back({from, to, {first, count}});
+    }
+  }
+  return parts;
+}
+
+namespace {
+
+/// Exchanges rows that the first rows of other context parts read, and their gradients.
+class RowHalo {
+ public:
+  RowHalo(const ConvolutionShape& shape, const Tensor& x, const SequenceLayout& layout, Communicator& context)
+      : context_(&context), own_(rank_part(layout.rows(), context)), read_(shape.read_columns(x.columns())) {
+    // Gated: [in_gate | out_gate | x], of which the first and the last third are read.
+    const std::int64_t channels = shape.channels(x.columns());
+    columns_ = {0};
+    if (shape.gated) columns_.push_back(2 * channels);
+    width_ = channels;
+    for (const HaloPart& part : halo_parts(layout.offsets, context.size(), shape.reach())) {
+      if (part.to == context.rank()) received_.push_back(part);
+      if (part.from == context.rank()) sent_.push_back(part);
+    }
+  }
+
+  /// Returns the shape of the rows that this rank receives, and of their gradients that come back.
+  [[nodiscard]] Shape before() const { return {rows(received_), read_}; }
+  [[nodiscard]] Shape returned() const { return {rows(sent_), read_}; }
+  [[nodiscard]] std::int64_t first() const { return own_.first; }
+
+  void exchange(const Tensor& x, const Tensor& before) const {
+    context_->exchange(x, blocks_of_rows(), before, stacked_blocks(received_, &HaloPart::from));
+  }
+  void exchange_back(const Tensor& dbefore, const Tensor& returned) const {
+    context_->exchange(dbefore, stacked_blocks(received_, &HaloPart::from), returned,
+                       stacked_blocks(sent_, &HaloPart::to));
+  }
+  /// Adds what came back to the gradient of x.
+  void add_returned(const OperatorTable& ops, const Tensor& returned, const Tensor& dx) const {
+    std::int64_t row = 0;
+    for (const HaloPart& part : sent_) {
+      for (std::size_t i = 0; i < columns_.size(); ++i) {
+        ops.run(CopyColumns{.from = returned.row_slice(row, part.rows.count),
+                            .to = dx.row_slice(part.rows.first - own_.first, part.rows.count),
+                            .from_column = static_cast<std::int64_t>(i) * width_,
+                            .to_column = columns_[i],
+                            .columns = width_,
+                            .accumulate = true});
+      }
+      row += part.rows.count;
+    }
+  }
+
+ private:
+  static std::int64_t rows(const std::vector<HaloPart>& parts) {
+    std::int64_t sum = 0;
+    for (const HaloPart& part : parts) sum += part.rows.count;
+    return sum;
+  }
+  /// Returns the blocks in a tensor of this rank's rows: what each later rank reads.
+  [[nodiscard]] std::vector<BlockTransfer> blocks_of_rows() const {
+    std::vector<BlockTransfer> blocks;
+    for (const HaloPart& part : sent_) {
+      for (const std::int64_t column : columns_) {
+        blocks.push_back({part.to, {part.rows.first - own_.first, part.rows.count, column, width_}});
+      }
+    }
+    return blocks;
+  }
+  /// Returns the blocks in a tensor whose rows are the parts, one after another.
+  [[nodiscard]] std::vector<BlockTransfer> stacked_blocks(const std::vector<HaloPart>& parts,
+                                                          std::int64_t HaloPart::*peer) const {
+    std::vector<BlockTransfer> blocks;
+    std::int64_t row = 0;
+    for (const HaloPart& part : parts) {
+      for (std::size_t i = 0; i < columns_.size(); ++i) {
+        blocks.push_back({part.*peer, {row, part.rows.count, static_cast<std::int64_t>(i) * width_, width_}});
+      }
+      row += part.rows.count;
+    }
+    return blocks;
+  }
+
+  Communicator* context_;
+  RankPart own_;
+  std::int64_t read_;
+  std::int64_t width_ = 0;             // columns of a block: N
+  std::vector<std::int64_t> columns_;  // first columns of the blocks in x
+  std::vector<HaloPart> received_;
+  std::vector<HaloPart> sent_;
+};
+
+/// Returns the rows before this rank's that its first rows read; their gradient is added where they lie.
+Var rows_before(Tape& tape, const Var& x, const RowHalo& halo) {
+  Var before = tape.output(halo.before(), x.value().dtype(), x.needs_gradient());
+  halo.exchange(x.value(), before.value());
+  tape.record(before, [&tape, x, before, halo] {
+    const Block returned = tape.scratch(halo.returned(), x.value().dtype());
+    halo.exchange_back(before.gradient(), returned.tensor());
+    const Tape::Target dx = tape.gradient_target(x);
+    if (!dx.accumulate) tape.ops().zero(dx.tensor);
+    halo.add_returned(tape.ops(), returned.tensor(), dx.tensor);
+  });
+  return before;
+}
+
+}  // namespace
+
+Var context_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape,
+                 const SequenceLayout& layout, Communicator* context) {
+  if (context == nullptr) return causal_conv(tape, x, filter, shape, layout);
+  check_part("context_conv", x.value(), rank_part(layout.rows(), *context).count);
+  const RowHalo halo(shape, x.value(), layout, *context);
+  return causal_conv(tape, x, filter, shape, layout, {halo.first(), rows_before(tape, x, halo)});
 }
 
 namespace {

@@ -12,8 +12,10 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/collective/communicator.hpp"
+#include "runtime/core/range.hpp"
 #include "runtime/ops/functions.hpp"
 #include "runtime/ops/vocabulary_losses.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
@@ -53,6 +55,24 @@ Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const Attentio
 /// may change and the layout's arrays must live until the backward pass.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
+
+/// Rows of a micro-batch that a rank sends to another, whose first rows read them.
+struct HaloPart {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  RowRange rows;  ///< among all rows
+};
+/// Returns the parts of all ranks, by receiver and then by row: of its samples, the `reach` rows before the first row
+/// of row_part(M, ranks, rank), M being the last of `offsets`. Ranks may have fewer rows than that.
+[[nodiscard]] std::vector<HaloPart> halo_parts(std::span<const std::int32_t> offsets, std::int64_t ranks,
+                                               std::int64_t reach);
+
+/// Computes causal_conv() over rows that are cut over `context`, as in context_attention(): x (M_c, N) or gated (M_c,
+/// 3N) act -> (M_c, N) act, `layout` being of all M rows. Ranks exchange the rows of halo_parts() once, and in the
+/// backward pass their gradients, which the rank that holds a row adds to its own in the order of ranks. Values are as
+/// on a single rank, bit for bit.
+Var context_conv(Tape& tape, const Var& x, const Affine& filter, const ConvolutionShape& shape,
+                 const SequenceLayout& layout, Communicator* context);
 
 /// Computes embedding() for a table that is cut over the vocabulary: (M, C) f32 that add up over the group to the
 /// embedding. Only group rank 0 adds positions, and only its positions_table gets a gradient. `positions` (M) belong to

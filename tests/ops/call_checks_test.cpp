@@ -190,6 +190,36 @@ TEST_F(CallChecks, attention_takes_the_layouts_rows_and_the_heads_columns) {
               ::testing::StartsWith("head_norm: "));
 }
 
+TEST_F(CallChecks, convolutions_take_the_layouts_rows_and_a_filter_for_each_channel) {
+  const auto refused = [&](Shape x, const ConvolutionShape& shape, Parameter* bias = nullptr) {
+    return refusal([&, in = value(x)] { (void)causal_conv(tape_, in, {&weight_, bias}, shape, layout_); });
+  };
+  EXPECT_EQ(refused({8, 64}, {.width = 32}, &bias_), "accepted");
+  EXPECT_EQ(refused({8, 192}, {.width = 32, .gated = true}), "accepted");
+  EXPECT_EQ(refused({8, 64}, {.width = 32, .gated = true}),
+            "causal_conv: x is fp32 (8, 64), the weight is 'w' (64, 32), width is 32, dilation is 1; x must have the "
+            "columns of the weight's rows, gated three times, and the weight `width` columns");
+  EXPECT_THAT(refused({8, 63}, {.width = 32}), ::testing::HasSubstr("x is fp32 (8, 63)"));
+  EXPECT_THAT(refused({8, 64}, {.width = 3}), ::testing::HasSubstr("width is 3"));
+  EXPECT_THAT(refused({8, 64}, {.width = 32, .dilation = 0}), ::testing::HasSubstr("dilation is 0"));
+  EXPECT_THAT(refused({8, 64}, {.width = 32}, &narrow_),
+              ::testing::HasSubstr("the bias must have an element for each row"));
+  EXPECT_EQ(refused({7, 64}, {.width = 32}),
+            "causal_conv: x is fp32 (7, 64), the number of rows is 8; x must have the layout's rows");
+  EXPECT_THROW((void)cached_conv(tape_, value({1, 64}), {&weight_}, {.width = 32}, {}), std::logic_error);
+  Tape tape(ops_, arena_, DType::f32, false);
+  const auto with = [&](const LayerCache& cache) {
+    return refusal([&, x = value({2, 64})] { (void)cached_conv(tape, x, {&weight_}, {.width = 32}, cache); });
+  };
+  const std::vector<CachedSequence> one(1);
+  const OwnedTensor tail(DType::f32, {31, 64}), narrow(DType::f32, {31, 60}), rounded(DType::bf16, {31, 64});
+  EXPECT_EQ(with({.tail = tail}), "accepted");
+  EXPECT_THAT(with({.tail = narrow}), ::testing::HasSubstr("tail is fp32 (31, 60), reach is 31; the tail must have"));
+  EXPECT_THAT(with({.tail = rounded}), ::testing::HasSubstr("tail is bf16"));
+  EXPECT_THAT(with({.tail = tail.tensor().row_slice(0, 30)}), ::testing::HasSubstr("tail is fp32 (30, 64)"));
+  EXPECT_THAT(with({.sequences = one, .tail = tail}), ::testing::HasSubstr("each new row must have a sequence"));
+}
+
 TEST_F(CallChecks, gates_take_an_even_number_of_columns) {
   EXPECT_THAT(refusal([&] { glu(tape_, value({8, 33}), GluGate::silu); }), ::testing::HasSubstr("must be even"));
   EXPECT_THAT(refusal([&] { gelu(tape_, value({8, 32}, DType::i32)); }), ::testing::HasSubstr("fp32 or bf16"));

@@ -274,6 +274,64 @@ struct RotaryCase final : OperatorCase {
   void backward(Call& c) const override { rotate(c, c.dresult, c.gradients[0], -1); }
 };
 
+/// Two samples, the first empty if there are fewer than three rows.
+struct ConvCase final : OperatorCase {
+  explicit ConvCase(ConvolutionShape of) : shape(of) {}
+  ConvolutionShape shape;
+  static std::vector<std::int32_t> offsets(Size size) {
+    const auto rows = static_cast<std::int32_t>(size.rows);
+    return {0, rows / 3, rows};
+  }
+  std::string name() const override { return shape.gated ? "gated_conv" : "causal_conv"; }
+  std::vector<Operand> operands(Size size) const override {
+    std::vector<Operand> all{{"x", {size.rows, (shape.gated ? 3 : 1) * size.columns}, Storage::act},
+                             {"weight", {size.columns, shape.width}, Storage::f32, true}};
+    if (!shape.gated) all.push_back({"bias", {size.columns}, Storage::f32, true});
+    return all;
+  }
+  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
+  Values reference(Size size, const std::vector<Values>& in) const override {
+    Values y;
+    const std::int64_t n = size.columns, stride = shape.gated ? 3 * n : n;
+    for (std::int64_t row = 0; row < size.rows; ++row) {
+      const std::int64_t sample = row < size.rows / 3 ? 0 : size.rows / 3;
+      for (std::int64_t i = 0; i < n; ++i) {
+        double sum = shape.gated ? 0 : in[2][count(1, i)];
+        for (std::int64_t j = 0; j < shape.width; ++j) {
+          const std::int64_t from = row - (shape.width - 1 - j) * shape.dilation;
+          if (from < sample) continue;
+          const double* x = &in[0][count(from, stride)];
+          sum += in[1][count(i, shape.width) + count(1, j)] * (shape.gated ? x[i] * x[2 * n + i] : x[i]);
+        }
+        if (shape.silu) sum /= 1 + std::exp(-sum);
+        y.push_back(shape.gated ? sum * in[0][count(row, stride) + count(1, n + i)] : sum);
+      }
+    }
+    return y;
+  }
+  void forward(Call& c) const override {
+    const std::vector<std::int32_t> samples = offsets(c.size);
+    c.ops.run(CausalConv{.x = c.operands[0],
+                         .weight = c.operands[1],
+                         .bias = shape.gated ? Tensor() : c.operands[2].tensor(),
+                         .shape = shape,
+                         .layout = {.offsets = samples},
+                         .y = c.result});
+  }
+  void backward(Call& c) const override {
+    const std::vector<std::int32_t> samples = offsets(c.size);
+    c.ops.run(CausalConvBackward{.dy = c.dresult,
+                                 .x = c.operands[0],
+                                 .weight = c.operands[1],
+                                 .bias = shape.gated ? Tensor() : c.operands[2].tensor(),
+                                 .shape = shape,
+                                 .layout = {.offsets = samples},
+                                 .dx = c.gradients[0],
+                                 .dweight = c.gradients[1],
+                                 .dbias = shape.gated ? Tensor() : c.gradients[2].tensor()});
+  }
+};
+
 }  // namespace
 
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
@@ -286,7 +344,9 @@ std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
        std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu), std::make_shared<AddCase>(),
        std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5), std::make_shared<EmbeddingWithGaps>(),
        std::make_shared<SelectRows>(), std::make_shared<AddRows>(), std::make_shared<RotaryCase>(),
-       std::make_shared<RotaryCase>(5, 0.75), std::make_shared<RotaryCase>(3, 1.25, 3)});
+       std::make_shared<RotaryCase>(5, 0.75), std::make_shared<RotaryCase>(3, 1.25, 3),
+       std::make_shared<ConvCase>(ConvolutionShape{.width = 4, .dilation = 2, .silu = true}),
+       std::make_shared<ConvCase>(ConvolutionShape{.width = 3, .gated = true})});
   return cases;
 }
 

@@ -194,6 +194,26 @@ def columns(g, rows, columns):
     return v, lambda v: torch.cat([v["a"], v["b"][:, 1:]], dim=1)
 
 
+def convolved(x, weight, bias, dilation, first):
+    """Returns the causal convolution of each channel of two samples; the second begins at row `first`."""
+    def of(sample):
+        padded = F.pad(sample.T, ((weight.shape[1] - 1) * dilation, 0)).unsqueeze(0)
+        return F.conv1d(padded, weight.unsqueeze(1), bias, dilation=dilation, groups=weight.shape[0])[0].T
+    return torch.cat([of(sample) for sample in (x[:first], x[first:]) if len(sample) > 0])
+
+
+def causal_conv(g, rows, columns):
+    v = {"x": exact(g, rows, columns), "weight": exact(g, columns, 4), "bias": exact(g, columns)}
+    return v, lambda v: F.silu(convolved(v["x"], v["weight"], v["bias"], 2, rows // 3))
+
+
+def gated_conv(g, rows, columns):
+    def forward(v):
+        in_gate, out_gate, x = v["x"].chunk(3, dim=-1)
+        return out_gate * convolved(in_gate * x, v["weight"], None, 1, rows // 3)
+    return {"x": exact(g, rows, 3 * columns), "weight": exact(g, columns, 3)}, forward
+
+
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
@@ -206,6 +226,7 @@ def record_operators():
                 notes)
     record_each(g, (erf_gelu, quick_gelu), tensors, notes)
     record_each(g, (multiply_columns, axial_rotary), tensors, notes)
+    record_each(g, (causal_conv, gated_conv), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

@@ -10,6 +10,7 @@
 #include "runtime/ops/adamw_coefficients.hpp"
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
+#include "runtime/ops/cpu/convolution/causal_conv.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/operands.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
@@ -297,6 +298,18 @@ void CpuOperatorTable::run(const AttentionBackward& op) const {
 
 void CpuOperatorTable::run(const CachedAttention& op) const {
   cached_attention(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const CausalConv& op) const {
+  causal_conv(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const CausalConvBackward& op) const {
+  causal_conv_backward(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const CachedConv& op) const {
+  cached_conv(isa_, scratch_, op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

@@ -56,6 +56,9 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const Attention& op) const override;
   void run(const AttentionBackward& op) const override;
   void run(const CachedAttention& op) const override;
+  void run(const CausalConv& op) const override;
+  void run(const CausalConvBackward& op) const override;
+  void run(const CachedConv& op) const override;
   Pending<LossSums> run(const CrossEntropyLoss& op) const override;
   Pending<LossSums> run(const DistillationLoss& op) const override;
   void run(const TopK& op) const override;

@@ -250,6 +250,18 @@ void CudaOperatorTable::run(const CachedAttention& op) const {
   cached_attention(at(), op);
 }
 
+void CudaOperatorTable::run(const CausalConv& op) const {
+  causal_conv(at(), on_device(op));
+}
+
+void CudaOperatorTable::run(const CausalConvBackward& op) const {
+  causal_conv_backward(at(), on_device(op));
+}
+
+void CudaOperatorTable::run(const CachedConv& op) const {
+  cached_conv(at(), op);
+}
+
 // ---- flat vectors ----
 
 void CudaOperatorTable::run(const AdamW& op) const {

@@ -90,6 +90,9 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const Attention& op) const override;
   void run(const AttentionBackward& op) const override;
   void run(const CachedAttention& op) const override;
+  void run(const CausalConv& op) const override;
+  void run(const CausalConvBackward& op) const override;
+  void run(const CachedConv& op) const override;
   /// A group works in the order of the stream, on memory().
   Pending<LossSums> run(const CrossEntropyLoss& op) const override;
   Pending<LossSums> run(const DistillationLoss& op) const override;

@@ -56,6 +56,11 @@ void index_select(const Launch& at, const Tensor& from, std::span<const std::int
 void index_add(const Launch& at, const Tensor& rows, std::span<const std::int32_t> index, const Tensor& to);
 void rotary(const Launch& at, const Rotary& op);
 
+// ---- convolution; offsets of layouts are device memory ----
+void causal_conv(const Launch& at, const CausalConv& op);
+void causal_conv_backward(const Launch& at, const CausalConvBackward& op);
+void cached_conv(const Launch& at, const CachedConv& op);
+
 // ---- for section authors (author_operators.hpp) ----
 void scale(const Launch& at, const Scale& op);
 void multiply(const Launch& at, const Multiply& op);
