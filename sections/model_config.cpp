@@ -60,7 +60,8 @@ std::string text(const std::vector<std::int64_t>& layers) {
 std::string text(const std::vector<LayerMixer>& layers) {
   std::string out;
   for (const LayerMixer& layer : layers) {
-    out += layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
+    const bool conv = layer.kind == MixerKind::convolution;
+    out += conv ? "conv " : layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
   }
   return out.empty() ? "all the same" : out;
 }
@@ -92,6 +93,8 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   more("rope_scaling", &DecoderConfig::rope_scaling);
   more("sliding_window", &DecoderConfig::window);
   more("layer_types", &DecoderConfig::mixers);
+  more("conv_L_cache", &DecoderConfig::conv_width);
+  more("conv_bias", &DecoderConfig::conv_bias);
   more("query_pre_attn_scalar", &DecoderConfig::attention_scale);
   more("attn_logit_softcapping", &DecoderConfig::attention_softcap);
   more("final_logit_softcapping", &DecoderConfig::logit_softcap);

@@ -8,6 +8,7 @@
 #include "runtime/collective/rank_part.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/ops/cuda_head_sizes.hpp"
+#include "sections/decoder/short_convolution.hpp"
 
 namespace maestro {
 
@@ -70,6 +71,7 @@ Var branch_result(Tape& tape, const Var& branch, const Affine& norm, Parameter* 
 
 /// Mixes the rows of samples: the result of a layer's first product, (M_c, N), becomes the input of its second.
 Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& options, const SequenceLayout& layout) {
+  if (weights.filter.weight != nullptr) return short_convolution(tape, x, weights.filter, options, layout);
   if (weights.query_norm != nullptr) {
     const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, options.norm.epsilon,
                           options.norm.offset};

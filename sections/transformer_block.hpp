@@ -10,7 +10,8 @@
 // Over ranks (the micro-batch has M rows, a context part M_c, a rank M_t): norms and residual sums use M_t rows.
 // Before each branch the tensor group's rows are gathered, (M_c, C); its first product is cut by rows of the weight,
 // its second by columns, and the sum over the group is scattered by rows, (M_t, C). Attention has all M rows and a part
-// of the heads. Without groups all three are M and nothing is exchanged.
+// of the heads, a convolution M_c rows and a part of the channels. Without groups all three are M and nothing is
+// exchanged.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +24,11 @@
 namespace maestro {
 
 /// Weights of a tensor rank: its rows of qkv and ffn_in, with their biases, its columns of attention_out and ffn_out;
-/// norms and the other biases are not cut (TensorCut).
+/// norms and the other biases are not cut (TensorCut). A layer with a filter mixes its rows by a convolution: its qkv
+/// is the product that makes [in_gate | out_gate | x], its attention_out the product after the convolution.
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
+  Affine filter;                         ///< the rank's channels of a convolution, (C, 1, w) and (C)
   Affine behind_attention, behind_ffn;   ///< norms of the branches' results
   Parameter* attention_scale = nullptr;  ///< (C): factors of a branch's columns (LayerScale, Touvron et al. 2021)
   Parameter* ffn_scale = nullptr;
@@ -40,7 +43,8 @@ struct NormTerms {
 };
 
 struct BlockOptions {
-  AttentionOptions attention;  ///< attention of the tensor rank's heads, which all its context ranks share
+  AttentionOptions attention;    ///< attention of the tensor rank's heads, which all its context ranks share
+  ConvolutionShape convolution;  ///< form of a filter, if the layer has one
   NormTerms norm;
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
   GluGate gate = GluGate::silu;          ///< activation of gated networks

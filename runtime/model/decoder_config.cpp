@@ -78,6 +78,38 @@ void alternate(DecoderConfig& config, std::int64_t interval, LayerMixer special,
   set_mixers(config, std::move(all));
 }
 
+/// Reads the layers with attention of a family that has other layers too. `fresh`: without them, every third has it.
+void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
+  constexpr LayerMixer convolution{.kind = MixerKind::convolution};
+  const std::vector<std::int64_t> attention = section.integers(
+      "attention_layers", {.min = 0, .max = most_layers - 1},
+      {"lfm2: the layers with attention, counted from 0, while all others have convolutions; absent: every third, or "
+       "those of the weights"});
+  const bool given = section.has("attention_layers");
+  if (given && config.family != DecoderFamily::lfm2) {
+    section.fail_among({"attention_layers", "family"}, "family \"" + std::string(name_of(config.family)) +
+                                                           "\" has attention in every layer; leave attention_layers "
+                                                           "out or set family = \"lfm2\"");
+  }
+  if (given) {
+    std::vector<LayerMixer> all(static_cast<std::size_t>(config.layers), convolution);
+    for (const std::int64_t layer : attention) {
+      if (layer >= config.layers) {
+        section.fail("attention_layers", "there is no layer " + std::to_string(layer) + "; " +
+                                             setting("layers", config.layers) + " are counted from 0");
+      }
+      all[static_cast<std::size_t>(layer)] = {};
+    }
+    set_mixers(config, std::move(all));
+  } else if (fresh && config.family == DecoderFamily::lfm2) {
+    alternate(config, 3, {}, convolution);
+  }
+  if (!config.mixers.empty() && std::ssize(config.mixers) != config.layers) {
+    section.fail("layers", setting("layers", config.layers) + " differs from the " +
+                               std::to_string(config.mixers.size()) + " layers of the weights; leave it out");
+  }
+}
+
 void make_gemma(DecoderConfig& config) {
   config.norm_offset = 1;
   config.gelu_gate = true;
@@ -126,11 +158,17 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.qk_norm = QkNorm::whole;
   }
   if (family == smollm3) alternate(config, 4, {.rotary = false}, {.rotary = true});
+  if (family == lfm2) {
+    config.qk_norm = QkNorm::head;
+    config.lfm2_names = true;
+    if (config.conv_width == 0) config.conv_width = 3;
+  }
   return config;
 }
 
 DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   DecoderConfig out = std::move(defaults);
+  const bool fresh = out.family != DecoderFamily::lfm2;
   out.family = section.choice("family", out.family, decoder_family_names,
                               {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
                                "positions and a gated feed-forward network: llama, mistral, ..."});
@@ -159,6 +197,7 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
   out.init_std =
       section.number("init_std", out.init_std, positive, {"the standard deviation of initial random values"});
+  read_mixers(section, out, fresh);
   check_heads(section, out);
   check_window(section, out);
   return out;

@@ -27,12 +27,13 @@ enum class DecoderFamily : std::uint8_t {
   gemma2,
   gemma3_text,
   olmo2,
-  smollm3
+  smollm3,
+  lfm2
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 11> decoder_family_names{
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3"};
+inline constexpr std::array<std::string_view, 12> decoder_family_names{
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3", "lfm2"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -63,7 +64,10 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
-enum class MixerKind : std::uint8_t { attention };
+enum class MixerKind : std::uint8_t {
+  attention,
+  convolution  ///< gates before and after a filter over a channel's last rows (LFM2)
+};
 /// What mixes the tokens of a layer, if layers differ.
 struct LayerMixer {
   MixerKind kind = MixerKind::attention;
@@ -128,6 +132,9 @@ struct DecoderConfig {
   std::vector<std::int64_t> rope_sections;
   bool rope_interleaved = false;  ///< the kinds of pairs alternate (Qwen3-VL); false: they stand one after another
   ImageMask image_mask = ImageMask::causal;
+  std::int64_t conv_width = 0;  ///< rows that a convolution's filter covers, including its own; LFM2
+  bool conv_bias = false;       ///< biases of a convolution's filter and of the products before and after it
+  bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
@@ -143,7 +150,7 @@ struct DecoderConfig {
   bool operator==(const DecoderConfig&) const = default;
 };
 
-/// Sets `family` and the fields that it determines.
+/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2 have attention.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
 /// Sets mixers, which is empty if all `layers` are equal, rotary attention, and sets window to 0 if none is windowed.

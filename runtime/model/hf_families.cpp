@@ -27,8 +27,9 @@ struct Family {
   bool score_cap = false;       ///< the class applies attn_logit_softcapping
   bool gelu = false;            ///< the gate is a GELU if the key of the activation is absent
   bool gelu_is_tanh = false;    ///< "gelu" names the approximation by tanh, too
-  /// Key that names the gate's activation.
+  /// Key that names the gate's activation; null: the class has no such key, and a SiLU.
   const char* activation = "hidden_act";
+  const char* epsilon = "rms_norm_eps";  ///< key of the norms' epsilon
   RotaryForm rotary{};
 };
 
@@ -84,7 +85,16 @@ constexpr Family families[] = {
      .tied = true,
      .attention_bias = true,
      .ffn_bias = true,
-     .rotary = {.theta = 2e6}}};
+     .rotary = {.theta = 2e6}},
+    {.family = DecoderFamily::lfm2,
+     .architecture = "Lfm2ForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 128000,
+     .kv_heads = 8,
+     .tied = true,
+     .activation = nullptr,
+     .epsilon = "norm_eps",
+     .rotary = {.theta = 1e6}}};
 
 const Family& defaults_of(DecoderFamily family) {
   return *std::ranges::find(families, family, &Family::family);
@@ -108,6 +118,10 @@ std::int64_t rounded_ffn(const DecoderConfig& config) {
 
 /// Reads the feed-forward network's gate: silu, or GELU approximated by tanh under any of its names.
 bool read_gelu_gate(const Keys& keys, const Family& family) {
+  if (family.activation == nullptr) {
+    keys.require_text("hidden_act", "silu", {"silu", "swish"});
+    return false;
+  }
   std::vector<std::string> gelu = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
   if (family.gelu_is_tanh) gelu.emplace_back("gelu");
   // Files of Gemma have both keys, one without a meaning.
@@ -205,6 +219,86 @@ void read_windowed_gemma(const Keys& keys, const Family& family, DecoderConfig& 
   config.logit_softcap = cap("final_logit_softcapping", second ? 30 : 0);
 }
 
+/// Returns the columns of LFM2's feed-forward network, which the class may derive from a larger number.
+std::int64_t read_lfm2_ffn(const Keys& keys) {
+  const std::int64_t given = keys.aliased_size("intermediate_size", "block_ff_dim");
+  const bool null = keys.has("block_ffn_dim_multiplier") && !keys.find("block_ffn_dim_multiplier");
+  const double multiplier = keys.positive("block_ffn_dim_multiplier", 1);
+  const std::int64_t multiple = keys.size("block_multiple_of", 256);
+  if (!keys.flag("block_auto_adjust_ff_dim", true)) return given;
+  const double two_thirds = std::floor(2.0 * static_cast<double>(given) / 3.0);
+  const double scaled = null ? two_thirds : std::floor(multiplier * two_thirds);
+  if (scaled < 1 || scaled > static_cast<double>(Keys::most_size)) {
+    keys.fail("block_auto_adjust_ff_dim", "makes " + shown(scaled) + " columns of " + std::to_string(given));
+  }
+  const auto columns = static_cast<std::int64_t>(scaled);
+  return null ? columns : (columns + multiple - 1) / multiple * multiple;
+}
+
+/// Reads the kinds of LFM2's layers: layer_types, or the numbers of the layers with attention.
+void read_lfm2_layers(const Keys& keys, DecoderConfig& config) {
+  constexpr LayerMixer convolution{.kind = MixerKind::convolution};
+  const JsonValue types = keys.find("layer_types"), numbers = keys.find("full_attn_idxs");
+  std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers), numbers ? convolution : LayerMixer{});
+  if (numbers) {
+    if (!numbers.json().is_array()) numbers.expected("a list of layers, counted from 0");
+    for (const JsonValue& number : numbers.items()) {
+      layers[static_cast<std::size_t>(number.whole_number(0, config.layers - 1, {}))] = {};
+    }
+  }
+  if (types) {
+    std::vector<LayerMixer> named;
+    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
+      if (type.json() != "conv" && type.json() != "full_attention") {
+        type.refuse("is not supported; these are: conv, full_attention");
+      }
+      named.push_back(type.json() == "conv" ? convolution : LayerMixer{});
+    }
+    if (numbers && named != layers) numbers.refuse("contradicts layer_types; remove one");
+    layers = std::move(named);
+  }
+  set_mixers(config, std::move(layers));
+}
+
+/// Reads what only LFM2 has. Its published files also have keys that the class does not read; those that stand for a
+/// size or a setting must have the value that the class uses.
+void read_lfm2(const Keys& keys, DecoderConfig& config) {
+  config.conv_width = keys.size("conv_L_cache", 3);
+  config.conv_bias = keys.flag("conv_bias", false);
+  read_lfm2_layers(keys, config);
+  const auto equals = [&](const char* key, std::int64_t wanted, const char* of) {
+    if (keys.size(key, wanted) != wanted) {
+      keys.find(key).refuse("is not supported; only the value of " + std::string(of) + ", " + std::to_string(wanted) +
+                            ", is");
+    }
+  };
+  for (const char* key : {"block_dim", "conv_dim", "conv_dim_out"}) equals(key, config.width, "hidden_size");
+  equals("num_heads", config.heads, "num_attention_heads");
+  if (keys.positive("block_norm_eps", config.norm_epsilon) != config.norm_epsilon) {
+    keys.find("block_norm_eps").refuse("contradicts norm_eps, which the class uses");
+  }
+  if (keys.positive("theta", config.rope_theta) != config.rope_theta) {
+    keys.find("theta").refuse("contradicts rope_theta, which the class uses");
+  }
+  for (const char* flag : {"block_use_swiglu", "use_pos_enc"}) keys.require_flag(flag, true);
+  // Of fresh values.
+  for (const char* key :
+       {"block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init", "conv_use_xavier_init"}) {
+    (void)keys.find(key);
+  }
+}
+
+/// Reads whether the output layer shares the embedding. LFM2's files may name it tie_embedding.
+bool read_tied(const Keys& keys, const Family& family) {
+  const bool tied = keys.flag("tie_word_embeddings", family.tied);
+  if (family.family != DecoderFamily::lfm2 || !keys.find("tie_embedding")) return tied;
+  const bool named = keys.flag("tie_embedding", tied);
+  if (keys.find("tie_word_embeddings") && named != tied) {
+    keys.find("tie_embedding").refuse("contradicts tie_word_embeddings, another name of it; remove one");
+  }
+  return named;
+}
+
 void check_heads(const Keys& keys, const DecoderConfig& config) {
   if (config.heads % config.kv_heads != 0) {
     keys.fail("num_key_value_heads", std::to_string(config.kv_heads) +
@@ -252,10 +346,10 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   config.heads = keys.size("num_attention_heads");
   const bool null = keys.has("num_key_value_heads");
   config.kv_heads = keys.size("num_key_value_heads", family.kv_heads == 0 || null ? config.heads : family.kv_heads);
-  config.ffn = keys.size("intermediate_size");
+  config.ffn = name == DecoderFamily::lfm2 ? read_lfm2_ffn(keys) : keys.size("intermediate_size");
   config.positions = keys.size("max_position_embeddings", family.positions);
-  config.tied = keys.flag("tie_word_embeddings", family.tied);
-  config.norm_epsilon = keys.positive("rms_norm_eps", family.norm_epsilon);
+  config.tied = read_tied(keys, family);
+  config.norm_epsilon = keys.positive(family.epsilon, family.norm_epsilon);
   config = with_family(config, name);
   config.head_size = read_head_size(keys, config, family);
   check_heads(keys, config);
@@ -270,6 +364,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
+  if (name == DecoderFamily::lfm2) read_lfm2(keys, config);
   if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
   if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
   return config;
@@ -305,6 +400,14 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
       out["layer_types"].push_back(config.mixer_of(i).windowed ? "sliding_attention" : "full_attention");
     }
   }
+  if (config.family == lfm2) {
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      out["layer_types"].push_back(config.mixer_of(i).kind == MixerKind::convolution ? "conv" : "full_attention");
+    }
+    out["conv_L_cache"] = config.conv_width;
+    out["conv_bias"] = config.conv_bias;
+    out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
+  }
   if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["no_rope_layers"].push_back(config.mixer_of(i).rotary ? 1 : 0);
@@ -327,7 +430,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   ordered_json out;
   out["architectures"] = {family.architecture};
   out["model_type"] = name_of(config.family);
-  out[family.activation] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
+  if (family.activation != nullptr) out[family.activation] = config.gelu_gate ? "gelu_pytorch_tanh" : "silu";
   out["num_hidden_layers"] = config.layers;
   out["hidden_size"] = config.width;
   out["num_attention_heads"] = config.heads;
@@ -336,7 +439,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   if (family.head_size != 0 || head_size * config.heads != config.width) out["head_dim"] = head_size;
   out["intermediate_size"] = rounded_ffn(config);
   out["max_position_embeddings"] = config.positions;
-  out["rms_norm_eps"] = config.norm_epsilon;
+  out[family.epsilon] = config.norm_epsilon;
   if (family.attention_bias) out["attention_bias"] = config.out_bias;
   if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
   write_rotary(config, rotary_form(family), out);

@@ -140,6 +140,8 @@ std::string described(const DecoderConfig& config) {
   constexpr const char* scalings[] = {"", " linear", " llama3", " yarn", " longrope"};
   out << scalings[static_cast<std::size_t>(config.rope_scaling.kind)];
   if (config.window > 0) out << ", windows of " << config.window;
+  const auto convolutions = std::ranges::count(config.mixers, MixerKind::convolution, &LayerMixer::kind);
+  if (convolutions > 0) out << ", convolutions of " << config.conv_width << " in " << convolutions << " layers";
   out << (config.tied ? ", tied" : ", untied") << ", vocabulary " << config.vocabulary;
   return out.str();
 }
@@ -147,9 +149,12 @@ std::string described(const DecoderConfig& config) {
 double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   const auto width = static_cast<double>(config.width);
+  const auto ffn = static_cast<double>(config.ffn_matrices() * config.ffn);
+  if (config.mixer_of(layer).kind == MixerKind::convolution) {
+    return 2.0 * t * width * (4.0 * width + ffn) + 2.0 * t * width * static_cast<double>(config.conv_width);
+  }
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv_columns = queries + 2.0 * static_cast<double>(config.key_columns());
-  const auto ffn = static_cast<double>(config.ffn_matrices() * config.ffn);
   const double window = config.mixer_of(layer).windowed ? static_cast<double>(config.window) : t;
   const double pairs = window < t ? window * t - window * window / 2 : t * t / 2;
   return 2.0 * t * width * (qkv_columns + queries + ffn) + 2.0 * 2.0 * pairs * queries;
@@ -165,33 +170,57 @@ double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabula
   return 2.0 * static_cast<double>(tokens) * static_cast<double>(width) * static_cast<double>(vocabulary);
 }
 
-double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute,
-                  std::int64_t tensor) {
-  const auto width = static_cast<double>(config.width);
-  const auto ffn = static_cast<double>(config.ffn);
+namespace {
+
+/// Returns the values of a row between a mixer's two products that a training pass keeps: q, k, v (with norms of q and
+/// k a second time) and the attention's result, or a convolution's gates, input and result.
+double mixer_values(const DecoderConfig& config, MixerKind kind) {
+  if (kind == MixerKind::convolution) return 4.0 * static_cast<double>(config.width);
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv = queries + 2.0 * static_cast<double>(config.key_columns());
-  // Norms, q, k, v (with norms of q and k a second time), the attention's result, two branches, and the FFN before and
-  // after its activation.
+  return (config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv) + queries;
+}
+
+/// Returns the bytes of a row that a training pass keeps in a layer.
+double layer_bytes(const DecoderConfig& config, MixerKind kind, DType precision, std::int64_t tensor) {
+  const auto width = static_cast<double>(config.width);
+  // Norms, the mixer, two branches, and the FFN before and after its activation.
   const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
-  const double heads = config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv;
-  const double ffn_values = static_cast<double>(config.ffn_matrices()) * ffn;
+  const double ffn_values = static_cast<double>(config.ffn_matrices() * config.ffn);
   const double gathered = tensor == 1 ? 0 : 4.0 * width * static_cast<double>(tensor);
-  const double activations = norms + heads + queries + 2.0 * width + ffn_values + gathered;
-  const double residuals = 2.0 * width * sizeof(float);
-  const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
-  const double ends = width * (sizeof(float) + static_cast<double>(size_of(precision)));
-  const std::int64_t group = recompute == 0 ? config.layers : std::min(recompute, config.layers);
-  const std::int64_t groups = group == 0 ? 0 : (config.layers + group - 1) / group;
+  const double activations = norms + mixer_values(config, kind) + 2.0 * width + ffn_values + gathered;
+  return activations * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float);
+}
+
+}  // namespace
+
+double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute,
+                  std::int64_t tensor) {
+  const std::int64_t group = recompute == 0 ? std::max<std::int64_t>(config.layers, 1) : recompute;
+  double largest = 0;  // of a group's layers
+  for (std::int64_t first = 0; first < config.layers; first += group) {
+    double bytes = 0;
+    for (std::int64_t layer = first; layer < std::min(first + group, config.layers); ++layer) {
+      bytes += layer_bytes(config, config.mixer_of(layer).kind, precision, tensor);
+    }
+    largest = std::max(largest, bytes);
+  }
+  const double ends = static_cast<double>(config.width) * (sizeof(float) + static_cast<double>(size_of(precision)));
+  const std::int64_t groups = (config.layers + group - 1) / group;
   const double streams = static_cast<double>(recompute == 0 ? 0 : groups) * ends;
-  return static_cast<double>(tokens) * (static_cast<double>(group) * layer + streams + ends);
+  return static_cast<double>(tokens) * (largest + streams + ends);
 }
 
 double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
   const auto width = static_cast<double>(config.width);
   const double attention = static_cast<double>(2 * config.query_columns() + 2 * config.key_columns());
   const double network = static_cast<double>(config.ffn_matrices() * config.ffn);
-  const double branch = (std::max(attention, network) + 2.0 * width) * static_cast<double>(size_of(precision));
+  double most = network;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool convolution = config.mixer_of(layer).kind == MixerKind::convolution;
+    most = std::max(most, convolution ? 4.0 * width : attention);
+  }
+  const double branch = (most + 2.0 * width) * static_cast<double>(size_of(precision));
   return static_cast<double>(tokens) * (branch + 2.0 * width * sizeof(float));
 }
 

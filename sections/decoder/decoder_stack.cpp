@@ -19,6 +19,7 @@ class DecoderStack::Builder {
   Builder(DecoderStack& stack, Parameters& parameters, const ParameterInit& init, const StackAdapters& adapters)
       : stack_(stack),
         config_(stack.config_),
+        names_(names_of(config_)),
         init_(init),
         add_(parameters, init, stack.state_),
         cut_(stack.parallel_),
@@ -28,17 +29,18 @@ class DecoderStack::Builder {
   void build_rotary();
 
  private:
-  /// Adds the stage's layers, each made by `layer` from the prefix of its names.
+  /// Adds the stage's layers, each made by `layer` from the prefix of its names and its number in the model.
   template <class Layer>
   void add_layers(const std::string& prefix, Layer layer) {
     const Stage& stage = stack_.stage_;
     for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
-      stack_.layers_.push_back(layer(prefix + std::to_string(i) + "."));
+      stack_.layers_.push_back(layer(prefix + std::to_string(i) + ".", i));
     }
   }
   BlockWeights gpt2_layer(const std::string& prefix);
-  BlockWeights rotary_layer(const std::string& prefix);
+  BlockWeights rotary_layer(const std::string& prefix, std::int64_t index);
   void add_attention(BlockWeights& layer, const std::string& prefix);
+  void add_convolution(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
   void add_norms(BlockWeights& layer, const std::string& prefix);
   /// Adds a projection onto `sizes` rows, each stored under its name, or all as `fused` if the family does so.
@@ -50,6 +52,33 @@ class DecoderStack::Builder {
   Parameter& norm_weight(const std::string& name, std::int64_t size, ParameterSlice slice = {}) {
     const auto initial = static_cast<float>(1.0 - config_.norm_offset);
     return add_.stored(add_.vector(name + ".weight", size, initial, std::move(slice)));
+  }
+  /// Names of modules in a layer, and of the last norm.
+  struct ModuleNames {
+    const char* attention_out;
+    const char* query_norm;
+    const char* key_norm;
+    const char* network;
+    std::vector<const char*> ffn_in;
+    const char* ffn_out;
+    const char* first_norm;
+    const char* second_norm;
+    const char* last_norm;
+  };
+  static ModuleNames names_of(const DecoderConfig& config) {
+    if (config.lfm2_names) {
+      return {"out_proj", "q_layernorm",   "k_layernorm", "feed_forward.",       {"w1", "w3"},
+              "w2",       "operator_norm", "ffn_norm",    "model.embedding_norm"};
+    }
+    return {"o_proj",
+            "q_norm",
+            "k_norm",
+            "mlp.",
+            {"gate_proj", "up_proj"},
+            "down_proj",
+            "input_layernorm",
+            "post_attention_layernorm",
+            "model.norm"};
   }
   /// A weight with the matrices of Hugging Face modules: `modules` of `rows` each, or a single fused module.
   struct Product {
@@ -82,6 +111,7 @@ class DecoderStack::Builder {
 
   DecoderStack& stack_;
   const DecoderConfig& config_;
+  ModuleNames names_;
   const ParameterInit& init_;
   ParameterBuilder add_;
   TensorCut cut_;
@@ -151,7 +181,7 @@ void DecoderStack::Builder::build_gpt2() {
     stack_.tokens_ = &embedding("transformer.wte.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
     stack_.positions_ = &embedding("transformer.wpe.weight", config_.positions);
   }
-  add_layers("transformer.h.", [this](const std::string& prefix) { return gpt2_layer(prefix); });
+  add_layers("transformer.h.", [this](const std::string& prefix, std::int64_t) { return gpt2_layer(prefix); });
   if (stack_.stage_.last()) stack_.final_norm_ = add_.layer_norm("transformer.ln_f", config_.width);
 }
 
@@ -181,42 +211,62 @@ void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string
   const std::vector<const char*> names{"q_proj", "k_proj", "v_proj"};
   const std::vector<std::int64_t> rows{queries, keys, keys};
   layer.qkv = stacked(prefix, "qkv_proj", names, rows, config_.qkv_bias);
-  layer.attention_out = added(prefix + "o_proj", Shape{config_.width, queries}, config_.out_bias);
+  const std::string out = prefix + names_.attention_out;
+  layer.attention_out = added(out, Shape{config_.width, queries}, config_.out_bias);
   adapt(adapters_.lora.qkv, layer.qkv, {modules(prefix, "qkv_proj", names), rows, config_.width});
-  adapt(adapters_.lora.out, layer.attention_out, {{prefix + "o_proj"}, {config_.width}, queries, true});
+  adapt(adapters_.lora.out, layer.attention_out, {{out}, {config_.width}, queries, true});
   if (config_.qk_norm == QkNorm::none) return;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](const char* name, std::int64_t columns) {
     return &(whole ? norm_weight(prefix + name, columns, cut_.rows(columns))
                    : norm_weight(prefix + name, config_.head_size));
   };
-  layer.query_norm = norm("q_norm", queries);
-  layer.key_norm = norm("k_norm", keys);
+  layer.query_norm = norm(names_.query_norm, queries);
+  layer.key_norm = norm(names_.key_norm, keys);
+}
+
+void DecoderStack::Builder::add_convolution(BlockWeights& layer, const std::string& prefix) {
+  const std::int64_t width = config_.width;
+  const std::vector<std::int64_t> rows{width, width, width};
+  const std::string in = prefix + "in_proj", filter = prefix + "conv", out = prefix + "out_proj";
+  layer.qkv = add_.product(in, {3 * width, width}, config_.init_std, config_.conv_bias, cut_.stacked(rows));
+  const double bound = 1.0 / std::sqrt(static_cast<double>(config_.conv_width));
+  layer.filter.weight = &add_.stored(
+      add_.uniform_matrix(filter + ".weight", Shape{width, 1, config_.conv_width}, bound, cut_.rows(width)));
+  if (config_.conv_bias) layer.filter.bias = &add_.stored(add_.vector(filter + ".bias", width, 0, cut_.rows(width)));
+  layer.attention_out = added(out, Shape{width, width}, config_.conv_bias);
+  adapt(adapters_.lora.qkv, layer.qkv, {{in}, rows, width});
+  adapt(adapters_.lora.out, layer.attention_out, {{out}, {width}, width, true});
 }
 
 void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::string& prefix) {
-  const std::vector<const char*> names{"gate_proj", "up_proj"};
+  const std::vector<const char*>& names = names_.ffn_in;
   const std::vector<std::int64_t> rows{config_.ffn, config_.ffn};
+  const std::string out = prefix + names_.ffn_out;
   layer.ffn_in = stacked(prefix, "gate_up_proj", names, rows, config_.ffn_bias);
-  layer.ffn_out = added(prefix + "down_proj", Shape{config_.width, config_.ffn}, config_.ffn_bias);
+  layer.ffn_out = added(out, Shape{config_.width, config_.ffn}, config_.ffn_bias);
   adapt(adapters_.lora.ffn, layer.ffn_in, {modules(prefix, "gate_up_proj", names), rows, config_.width});
-  adapt(adapters_.lora.ffn, layer.ffn_out, {{prefix + "down_proj"}, {config_.width}, config_.ffn, true});
+  adapt(adapters_.lora.ffn, layer.ffn_out, {{out}, {config_.width}, config_.ffn, true});
 }
 
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
   const bool before = config_.norms != BlockNorms::behind, behind = config_.norms != BlockNorms::before;
-  if (before) layer.attention_norm = rms_norm(prefix + "input_layernorm");
+  if (before) layer.attention_norm = rms_norm(prefix + names_.first_norm);
   // A layer's second norm has the same name in all families, but not the same place.
   Affine& second = behind ? layer.behind_attention : layer.ffn_norm;
-  second = rms_norm(prefix + "post_attention_layernorm");
+  second = rms_norm(prefix + names_.second_norm);
   if (before && behind) layer.ffn_norm = rms_norm(prefix + "pre_feedforward_layernorm");
   if (behind) layer.behind_ffn = rms_norm(prefix + "post_feedforward_layernorm");
 }
 
-BlockWeights DecoderStack::Builder::rotary_layer(const std::string& prefix) {
+BlockWeights DecoderStack::Builder::rotary_layer(const std::string& prefix, std::int64_t index) {
   BlockWeights layer;
-  add_attention(layer, prefix + "self_attn.");
-  add_feed_forward(layer, prefix + "mlp.");
+  if (config_.mixer_of(index).kind == MixerKind::convolution) {
+    add_convolution(layer, prefix + "conv.");
+  } else {
+    add_attention(layer, prefix + "self_attn.");
+  }
+  add_feed_forward(layer, prefix + names_.network);
   add_norms(layer, prefix);
   return layer;
 }
@@ -225,8 +275,9 @@ void DecoderStack::Builder::build_rotary() {
   if (stack_.stage_.first()) {
     stack_.tokens_ = &embedding("model.embed_tokens.weight", config_.vocabulary, cut_.rows(config_.vocabulary));
   }
-  add_layers("model.layers.", [this](const std::string& prefix) { return rotary_layer(prefix); });
-  if (stack_.stage_.last()) stack_.final_norm_ = rms_norm("model.norm");
+  add_layers("model.layers.",
+             [this](const std::string& prefix, std::int64_t index) { return rotary_layer(prefix, index); });
+  if (stack_.stage_.last()) stack_.final_norm_ = rms_norm(names_.last_norm);
 }
 
 DecoderStack::DecoderStack(Parameters& parameters, const ParameterInit& init, const DecoderConfig& config,
@@ -253,7 +304,9 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
                              .scale = config_.attention_scale,
                              .window = layer.windowed ? config_.window : 0,
                              .softcap = config_.attention_softcap};
-  if (!config_.gpt2() && layer.rotary) {
+  if (layer.kind == MixerKind::convolution) {
+    options.convolution = {.width = config_.conv_width, .gated = true};
+  } else if (!config_.gpt2() && layer.rotary) {
     const auto found = rotary_frequencies(config_, layer.windowed);
     const auto same = std::ranges::find_if(options_, [&](const BlockOptions& other) {
       return other.attention.rotary != nullptr && *other.attention.rotary == found;

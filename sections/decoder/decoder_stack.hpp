@@ -11,6 +11,9 @@
 // stream, norms 1 (their offset included), biases zero. Weight decay applies to every matrix, token and position
 // embeddings included (as nanoGPT: parameters of two dimensions), and to nothing else.
 //
+// A layer of LFM2 may have a gated short convolution in place of attention. Its filters begin uniform in +-1 / sqrt(w),
+// as PyTorch's Conv1d, and decay as matrices do.
+//
 // Adapters (SectionContext::lora) begin as in PEFT: A uniform in +-1 / sqrt(K), which is He's (2015) uniform
 // initialisation with a = sqrt(5), and B zero, so that the model begins with its weights' function. Both decay, as
 // every matrix.

@@ -89,6 +89,7 @@ Generation::Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection>
     : complete_(std::move(complete)),
       model_(std::move(section)),
       arena_(std::size_t{32} << 20, ops.memory()),
+      memory_(2 * static_cast<std::size_t>(model_->decoder().layers)),
       caches_(static_cast<std::size_t>(model_->decoder().layers)),
       tape_(ops, arena_, precision, false) {}
 
@@ -136,33 +137,44 @@ MarkColumns Generation::columns_of(std::span<const std::int32_t> prompt, const P
 void Generation::reserve(std::int64_t slots, std::int64_t rows) {
   rows_ = std::min(decoder().positions, rows);
   sequences_.assign(static_cast<std::size_t>(slots), {});
-  const std::int64_t all = slots * rows_;
-  if (!caches_.empty() && caches_[0].keys.defined() && caches_[0].keys.rows() >= all) return;
-  const Shape each{all, decoder().key_columns()};
-  const std::size_t bytes = Tensor(nullptr, tape_.compute(), each).bytes();
-  memory_.reset();
-  memory_ = SpaceMemory(tape_.ops().memory(), 2 * caches_.size() * bytes);
-  std::byte* at = memory_.data();
-  for (LayerCache& cache : caches_) {
-    for (Tensor* tensor : {&cache.keys, &cache.values}) {
-      *tensor = Tensor(at, tape_.compute(), each);
-      at += bytes;
+  const DecoderConfig& config = decoder();
+  const Shape rows_of_keys{slots * rows_, config.key_columns()}, tails{slots * tail_rows(), 2 * config.width};
+  for (std::size_t i = 0; i < caches_.size(); ++i) {
+    if (config.mixer_of(static_cast<std::int64_t>(i)).kind == MixerKind::convolution) {
+      hold(caches_[i].tail, memory_[2 * i], tails);
+      continue;
     }
+    hold(caches_[i].keys, memory_[2 * i], rows_of_keys);
+    hold(caches_[i].values, memory_[2 * i + 1], rows_of_keys);
   }
+}
+
+void Generation::hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape) {
+  if (tensor.defined() && tensor.rows() >= shape.rows()) return;
+  memory.reset();
+  memory = SpaceMemory(tape_.ops().memory(), Tensor(nullptr, tape_.compute(), shape).bytes());
+  tensor = Tensor(memory.data(), tape_.compute(), shape);
 }
 
 std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
   std::vector<LayerCache> caches;
-  for (const LayerCache& all : caches_) {
-    caches.push_back(
-        {all.keys.row_slice(slot * rows_, rows_), all.values.row_slice(slot * rows_, rows_), at(slot).rows});
+  for (LayerCache cache : caches_) {
+    cache.first = at(slot).rows;
+    if (cache.keys.defined()) {
+      cache.keys = cache.keys.row_slice(slot * rows_, rows_);
+      cache.values = cache.values.row_slice(slot * rows_, rows_);
+    } else {
+      cache.tail = cache.tail.row_slice(slot * tail_rows(), tail_rows());
+    }
+    caches.push_back(cache);
   }
   return caches;
 }
 
-std::vector<LayerCache> Generation::of_sequences(std::span<const CachedSequence> sequences) const {
-  std::vector<LayerCache> caches;
-  for (const LayerCache& all : caches_) caches.push_back({all.keys, all.values, 0, sequences});
+std::vector<LayerCache> Generation::of_sequences(std::span<const CachedSequence> rows,
+                                                 std::span<const CachedSequence> tails) const {
+  std::vector<LayerCache> caches = caches_;
+  for (LayerCache& cache : caches) cache.sequences = cache.keys.defined() ? rows : tails;
   return caches;
 }
 
@@ -215,14 +227,16 @@ void Generation::append(std::span<const NextToken> tokens) {
   const std::int64_t axes =
       std::ranges::any_of(tokens, [&](const NextToken& next) { return at(next.slot).skipped != 0; }) ? mark_axes : 1;
   std::vector<std::int32_t> ids, positions, offsets(1);
-  std::vector<CachedSequence> sequences;
+  std::vector<CachedSequence> sequences, tails;
   for (const NextToken& next : tokens) {
     Sequence& own = sequences_[static_cast<std::size_t>(next.slot)];
     assert(own.rows > 0 && own.rows < rows_ && own.prompt.empty());
     ids.push_back(next.token);
     positions.insert(positions.end(), static_cast<std::size_t>(axes),
                      static_cast<std::int32_t>(own.rows + own.skipped));
-    sequences.push_back({static_cast<std::int32_t>(next.slot * rows_), static_cast<std::int32_t>(own.rows)});
+    const auto rows = static_cast<std::int32_t>(own.rows);
+    sequences.push_back({static_cast<std::int32_t>(next.slot * rows_), rows});
+    if (decoder().conv_width > 0) tails.push_back({static_cast<std::int32_t>(next.slot * tail_rows()), rows});
     offsets.push_back(static_cast<std::int32_t>(ids.size()));
     ++own.rows;
   }
@@ -231,7 +245,7 @@ void Generation::append(std::span<const NextToken> tokens) {
   PassLists lists(tape_);
   const SequenceLayout layout{
       .offsets = offsets, .positions = lists.put(positions), .device_offsets = lists.put(offsets), .axes = axes};
-  logits_ = model_->cached_logits(tape_, ids, layout, of_sequences(lists.put(sequences)));
+  logits_ = model_->cached_logits(tape_, ids, layout, of_sequences(lists.put(sequences), lists.put(tails)));
   read_logits();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences of tokens that a frozen decoder continues, a sequence in each slot. Keys and values of all rows are kept,
-// so that a further token costs a pass over a single row, and sequences share the reading of the weights. Runs on the
-// caller's thread.
+// and of convolutions the last rows, so that a further token costs a pass over a single row, and sequences share the
+// reading of the weights. Runs on the caller's thread.
 //
 // GN-1 (cached rows): logits equal the logits of a forward pass over the complete sequence, up to rounding, however the
 //       sequence arrived.
@@ -10,6 +10,7 @@
 // On a device with separate memory, images of prompts are not supported.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -87,17 +88,23 @@ class Generation {
   /// Returns the columns of marks that the decoder reads. Throws std::invalid_argument for marks that do not fit.
   [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
   [[nodiscard]] const Sequence& at(std::int64_t slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
-  /// Returns each layer's cache: the rows of a slot, or the rows of all slots for `sequences`.
+  /// Returns the rows that a convolution's tail holds of a sequence.
+  [[nodiscard]] std::int64_t tail_rows() const { return std::max<std::int64_t>(decoder().conv_width, 1) - 1; }
+  /// Makes a layer's tensor of this shape, unless it has as many rows.
+  void hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape);
+  /// Returns each layer's cache: the rows of a slot, or the rows of all slots for sequences, which begin at other rows
+  /// in `tails`.
   [[nodiscard]] std::vector<LayerCache> of_slot(std::int64_t slot) const;
-  [[nodiscard]] std::vector<LayerCache> of_sequences(std::span<const CachedSequence> sequences) const;
+  [[nodiscard]] std::vector<LayerCache> of_sequences(std::span<const CachedSequence> rows,
+                                                     std::span<const CachedSequence> tails) const;
   /// Reads the logits of the last pass, if they are in other memory.
   void read_logits();
 
   std::function<void()> complete_;
   std::shared_ptr<DecoderSection> model_;
   Arena arena_;
-  SpaceMemory memory_;
-  std::vector<LayerCache> caches_;   // cache for each layer, in memory_: (slots * rows, G D)
+  std::vector<SpaceMemory> memory_;  // two for each layer
+  std::vector<LayerCache> caches_;   // cache for each layer, in memory_: keys (slots * rows, G D), tails of all slots
   std::int64_t rows_ = 0;            // most of a sequence
   std::vector<Sequence> sequences_;  // by slot
   Tape tape_;                        // after the arena it allocates from

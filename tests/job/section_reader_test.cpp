@@ -246,6 +246,32 @@ TEST(DecoderReader, gpt2_has_no_grouped_queries) {
   EXPECT_EQ(decoder_error("kv_heads = 4"), "(no error)");
 }
 
+TEST(DecoderReader, an_lfm2_has_convolutions_in_the_layers_without_attention) {
+  const auto kinds = [](const DecoderConfig& config) {
+    std::string text;
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      text += config.mixer_of(i).kind == MixerKind::convolution ? 'c' : 'a';
+    }
+    return text;
+  };
+  const std::string lfm2 = "family = \"lfm2\"\nlayers = 5\n";
+  EXPECT_EQ(kinds(read_decoder(student_of(lfm2))), "ccacc");
+  EXPECT_EQ(kinds(read_decoder(student_of(lfm2 + "attention_layers = [0, 4]"))), "accca");
+  EXPECT_EQ(kinds(read_decoder(student_of(lfm2 + "attention_layers = []"))), "ccccc");
+  EXPECT_EQ(kinds(read_decoder(student_of(lfm2 + "attention_layers = [0, 1, 2, 3, 4]"))), "aaaaa");
+  EXPECT_EQ(decoder_error(lfm2 + "attention_layers = [5]"),
+            "job.toml:4: student.attention_layers: there is no layer 5; layers = 5 are counted from 0");
+  EXPECT_EQ(decoder_error("family = \"llama\"\nattention_layers = [0]"),
+            "job.toml:3: student.attention_layers: family \"llama\" has attention in every layer; leave "
+            "attention_layers out or set family = \"lfm2\"");
+  DecoderConfig stored = with_family({}, DecoderFamily::lfm2);
+  stored.layers = 2;
+  stored.mixers = {{.kind = MixerKind::convolution}, {}};
+  EXPECT_EQ(kinds(read_decoder(student_of(""), stored)), "ca");
+  EXPECT_THAT(job_error_of([&] { (void)read_decoder(student_of("layers = 3"), stored); }),
+              HasSubstr("student.layers: layers = 3 differs from the 2 layers of the weights; leave it out"));
+}
+
 TEST(DecoderReader, rotary_positions_need_an_even_head_size) {
   EXPECT_EQ(decoder_error("family = \"llama\"\nwidth = 12\nheads = 4"),
             "job.toml:4: student.heads: rotary positions need an even head size, but width / heads = 3");

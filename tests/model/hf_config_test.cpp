@@ -225,7 +225,7 @@ TEST(HfConfig, rotary_settings_are_read_where_the_class_reads_them) {
   const auto refused = [](const std::string& type, const std::string& more) { return refusal(of_family(type, more)); };
   const std::string entries = R"({"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}})";
   EXPECT_EQ(refused("gemma3_text", "\"rope_parameters\": " + entries), "accepted");
-  for (const char* type : {"llama", "qwen2", "gemma", "gemma2", "smollm3"}) {
+  for (const char* type : {"llama", "qwen2", "gemma", "gemma2", "smollm3", "lfm2"}) {
     EXPECT_THAT(refused(type, "\"rope_parameters\": " + entries),
                 HasSubstr("rope_parameters.full_attention = {\"rope_theta\":500000.0} is not applied by transformers'"))
         << type;
@@ -260,6 +260,87 @@ TEST(HfConfig, phi3_takes_its_original_positions_from_the_top) {
               HasSubstr("original_max_position_embeddings = 512 is not applied by transformers' Phi3ForCausalLM"));
   EXPECT_THAT(refusal(of_family("phi3", R"("rope_scaling": {"type": "linear", "factor": 2.0})")),
               HasSubstr("rope_scaling.type = \"linear\" is not applied by transformers' Phi3ForCausalLM"));
+}
+
+// As published for LFM2-1.2B.
+constexpr std::string_view lfm2_text = R"({
+  "architectures": ["Lfm2ForCausalLM"], "block_auto_adjust_ff_dim": true, "block_dim": 2048, "block_ff_dim": 12288,
+  "block_ffn_dim_multiplier": 1.0, "block_mlp_init_scale": 1.0, "block_multiple_of": 256, "block_norm_eps": 1e-05,
+  "block_out_init_scale": 1.0, "block_use_swiglu": true, "block_use_xavier_init": true, "bos_token_id": 1,
+  "conv_L_cache": 3, "conv_bias": false, "conv_dim": 2048, "conv_dim_out": 2048, "conv_use_xavier_init": true,
+  "eos_token_id": 7, "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 2048, "initializer_range": 0.02,
+  "max_position_embeddings": 128000, "model_type": "lfm2", "norm_eps": 1e-05, "num_attention_heads": 32,
+  "num_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pad_token_id": 0, "rope_theta": 1000000.0,
+  "torch_dtype": "bfloat16", "use_cache": true, "use_pos_enc": true, "vocab_size": 65536})";
+
+std::string types_of(const std::string& kinds) {
+  std::string list;
+  for (const char kind : kinds) {
+    list += std::string(list.empty() ? "" : ", ") + (kind == 'c' ? "\"conv\"" : "\"full_attention\"");
+  }
+  return "\"layer_types\": [" + list + "]";
+}
+
+TEST(HfConfig, reads_lfm2) {
+  const DecoderConfig config = parse_hf_config(lfm2_text, "c").value_or_throw();
+  EXPECT_EQ(config.family, DecoderFamily::lfm2);
+  EXPECT_EQ(config.ffn, 8192);
+  EXPECT_EQ(config.conv_width, 3);
+  EXPECT_FALSE(config.conv_bias);
+  EXPECT_EQ(config.qk_norm, QkNorm::head);
+  EXPECT_TRUE(config.tied);
+  EXPECT_EQ(config.rope_theta, 1e6);
+  for (std::int64_t layer = 0; layer < 16; ++layer) {
+    const bool attention = layer == 2 || layer == 5 || (layer >= 8 && layer % 2 == 0);
+    EXPECT_EQ(config.mixer_of(layer).kind == MixerKind::attention, attention) << layer;
+  }
+  EXPECT_EQ(parse_hf_config(hf_config_text(config), "c").value_or_throw(), config);
+  const auto read = [](const std::string& from, const std::string& to) {
+    return parse_hf_config(replaced(lfm2_text, from, to), "c").value_or_throw();
+  };
+  const std::string list = R"("full_attn_idxs": [2, 5, 8, 10, 12, 14])";
+  EXPECT_EQ(read(list, types_of("ccaccaccacacacac")), config);
+  EXPECT_EQ(read(list, list + ", " + types_of("ccaccaccacacacac")), config);
+  EXPECT_TRUE(read(list, R"("full_attn_idxs": null)").mixers.empty()) << "all layers have attention";
+  EXPECT_EQ(read(R"("block_auto_adjust_ff_dim": true)", R"("block_auto_adjust_ff_dim": false)").ffn, 12288);
+  EXPECT_EQ(read(R"("block_ffn_dim_multiplier": 1.0)", R"("block_ffn_dim_multiplier": 1.3)").ffn, 10752);
+  EXPECT_EQ(read(R"("block_ffn_dim_multiplier": 1.0)", R"("block_ffn_dim_multiplier": null)").ffn, 8192);
+  EXPECT_EQ(read("\"block_ff_dim\"", "\"intermediate_size\""), config);
+  EXPECT_FALSE(read("\"pad_token_id\": 0", "\"tie_embedding\": false").tied);
+}
+
+TEST(HfConfig, an_lfm2_that_the_class_would_compute_otherwise_is_refused_by_name) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return refusal(replaced(lfm2_text, from, to));
+  };
+  const std::string list = R"("full_attn_idxs": [2, 5, 8, 10, 12, 14])", more = "\"pad_token_id\": 0";
+  EXPECT_THAT(refused(list, R"("full_attn_idxs": [16])"),
+              HasSubstr("full_attn_idxs[0]: expected a whole number from 0"));
+  EXPECT_THAT(refused(list, list + ", " + types_of("aaaccaccacacacac")), HasSubstr("contradicts layer_types"));
+  EXPECT_THAT(refused(list, types_of("ccacc")), HasSubstr("layer_types: expected a list of 16 names"));
+  EXPECT_THAT(refused(list, replaced(types_of("ccaccaccacacacac"), "full_attention", "sliding_attention")),
+              HasSubstr("layer_types[2] = \"sliding_attention\" is not supported; these are: conv, full_attention"));
+  EXPECT_THAT(refused(more, R"("intermediate_size": 8192)"),
+              HasSubstr("intermediate_size = 8192 contradicts block_ff_dim"));
+  EXPECT_THAT(refused(more, R"("tie_embedding": false, "tie_word_embeddings": true)"),
+              HasSubstr("tie_embedding = false contradicts tie_word_embeddings"));
+  for (const char* multiplier : {"1e300", "1e-300"}) {
+    EXPECT_THAT(
+        refused(R"("block_ffn_dim_multiplier": 1.0)", R"("block_ffn_dim_multiplier": )" + std::string(multiplier)),
+        HasSubstr("block_auto_adjust_ff_dim: makes "));
+  }
+  EXPECT_THAT(refused(R"("conv_dim": 2048)", R"("conv_dim": 1024)"), HasSubstr("conv_dim = 1024 is not supported"));
+  EXPECT_THAT(refused(R"("num_heads": 32)", R"("num_heads": 16)"), HasSubstr("num_heads = 16 is not supported"));
+  EXPECT_THAT(refused(R"("block_norm_eps": 1e-05)", R"("block_norm_eps": 1e-06)"), HasSubstr("contradicts norm_eps"));
+  EXPECT_THAT(refused(more, R"("theta": 1e4)"), HasSubstr("theta = 10000.0 contradicts rope_theta"));
+  EXPECT_THAT(refused(R"("block_use_swiglu": true)", R"("block_use_swiglu": false)"), HasSubstr("only true is"));
+  EXPECT_THAT(refused(R"("use_pos_enc": true)", R"("use_pos_enc": false)"), HasSubstr("only true is"));
+  EXPECT_THAT(refused(more, R"("hidden_act": "gelu")"), HasSubstr("hidden_act = \"gelu\" is not supported"));
+  EXPECT_THAT(refused(more, R"("rms_norm_eps": 1e-6)"), HasSubstr("rms_norm_eps = 1e-06 is unknown here"));
+  EXPECT_THAT(refused(more, R"("attention_bias": true)"), HasSubstr("attention_bias = true is not supported"));
+  EXPECT_THAT(refused(more, R"("num_experts": 32)"), HasSubstr("mixture of experts"));
+  EXPECT_THAT(refused(more, R"("partial_rotary_factor": 0.5)"),
+              HasSubstr("is not applied by transformers' Lfm2ForCausalLM"));
 }
 
 TEST(HfConfig, layers_beyond_any_model_are_refused_before_they_take_memory) {

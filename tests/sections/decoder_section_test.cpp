@@ -9,6 +9,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "tests/job/job_error.hpp"
+#include "tests/sections/random_decoder.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {
@@ -20,12 +21,12 @@ DecoderConfig tiny(DecoderFamily family, bool tied) {
   config.layers = 2;
   config.width = 16;
   config.heads = 4;
-  config.kv_heads = family == DecoderFamily::llama ? 2 : 0;
+  config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 2;
   config.ffn = 24;
   config.vocabulary = 37;
   config.positions = 12;
   config.tied = tied;
-  return config;
+  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
 class DecoderFamilies : public ::testing::TestWithParam<std::pair<DecoderFamily, bool>> {
@@ -117,7 +118,8 @@ TEST_P(DecoderFamilies, a_frozen_section_computes_the_same_and_refuses_nothing_e
 INSTANTIATE_TEST_SUITE_P(families, DecoderFamilies,
                          ::testing::Values(std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::gpt2, false},
                                            std::pair{DecoderFamily::llama, true},
-                                           std::pair{DecoderFamily::llama, false}),
+                                           std::pair{DecoderFamily::llama, false},
+                                           std::pair{DecoderFamily::lfm2, true}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.first)) + (test.param.second ? "_tied" : "_untied");
                          });
@@ -358,10 +360,26 @@ TEST(DecoderCost, counts_products_attention_and_head) {
   EXPECT_DOUBLE_EQ(LanguageModelHead(bench.context("h", true), {config, {}}).cost({10}).flops, head);
 }
 
+TEST(DecoderCost, knows_a_layers_mixer) {
+  Bench bench;
+  const DecoderConfig config = tiny(DecoderFamily::lfm2, false);
+  // Per token: gates and input (16 x 48), output (16 x 16), gate, up and down (16 x 24 each), a filter of 3 rows.
+  const double convolution = 2.0 * 10 * 16 * (48 + 16 + 3 * 24) + 2.0 * 10 * 16 * 3;
+  const double attention = 2.0 * 10 * 16 * (32 + 16 + 3 * 24) + 2.0 * 10 * 10 * 16;
+  const LayerCosts costs = DecoderLm(bench.context("lm", true), {config, {}}).layer_costs({10});
+  ASSERT_EQ(costs.layers.size(), 2U);
+  EXPECT_DOUBLE_EQ(costs.layers[0], convolution);
+  EXPECT_DOUBLE_EQ(costs.layers[1], attention);
+  SectionContext last = bench.context("lm", true);
+  last.stage = {.index = 1, .count = 2, .first_layer = 1, .layers = 1};
+  EXPECT_DOUBLE_EQ(DecoderTrunk(last, {config, TeacherOutput::hidden, 1, {}}).cost({10}).flops, attention);
+  EXPECT_GT(body_bytes(config, 10, DType::f32, 0), body_bytes(config, 10, DType::f32, 1));
+}
+
 TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_backward) {
   Bench bench;
   const Batch batch = Batch::random(5, {12}, 37);
-  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2}) {
     DecoderTrunk trunk(bench.context("t", true), {tiny(family, false), TeacherOutput::hidden, 1, {}});
     MicroBatch pass(bench, trunk, batch);
     pass.forward();

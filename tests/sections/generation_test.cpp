@@ -12,6 +12,7 @@
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/state_io.hpp"
+#include "tests/sections/random_decoder.hpp"
 #include "tests/sections/section_bench.hpp"
 
 namespace maestro::testing {
@@ -30,7 +31,7 @@ DecoderConfig shape(DecoderFamily family, std::int64_t heads, std::int64_t kv_he
   config.vocabulary = 101;
   config.positions = 700;
   config.tied = heads != 2;
-  return config;
+  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
 Tokens random_tokens(std::size_t count, std::uint64_t seed) {
@@ -102,7 +103,7 @@ class CachedDecoder : public ::testing::TestWithParam<Case> {
   }
 };
 
-/// GN-1.
+/// GN-1, LC-1.
 TEST_P(CachedDecoder, logits_equal_those_of_a_pass_over_the_whole_sequence) {
   Stored stored(config(), DType::f32);
   Generation generation(*stored.bench.ops, stored.folder(), DType::f32);
@@ -249,7 +250,7 @@ TEST_P(CachedDecoder, log_probabilities_are_those_of_the_model) {
 INSTANTIATE_TEST_SUITE_P(models, CachedDecoder,
                          ::testing::Values(Case{DecoderFamily::gpt2, 4, 4}, Case{DecoderFamily::gpt2, 1, 1},
                                            Case{DecoderFamily::llama, 4, 4}, Case{DecoderFamily::llama, 6, 2},
-                                           Case{DecoderFamily::llama, 2, 1}),
+                                           Case{DecoderFamily::llama, 2, 1}, Case{DecoderFamily::lfm2, 4, 2}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.family)) + "_" + std::to_string(test.param.heads) +
                                   "_over_" + std::to_string(test.param.kv_heads);

@@ -11,6 +11,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/model_folder.hpp"
 #include "tests/sections/pipeline_bench.hpp"
+#include "tests/sections/random_decoder.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -127,7 +128,7 @@ TEST_P(LoraReference, names_its_modules_as_peft_does) {  // DK-3
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, LoraReference, ::testing::Values("llama_untied", "gpt2_tied", "phi3"),
+INSTANTIATE_TEST_SUITE_P(models, LoraReference, ::testing::Values("llama_untied", "gpt2_tied", "phi3", "lfm2"),
                          [](const auto& test) { return std::string(test.param); });
 
 struct Case {
@@ -148,6 +149,7 @@ DecoderConfig model(const Case& shape) {
   config.positions = 12;
   config.tied = shape.tied;
   config.init_std = 0.15;
+  if (shape.family == DecoderFamily::lfm2) return with_convolutions(config);
   return with_family(resolved(config), shape.family);
 }
 
@@ -239,7 +241,9 @@ std::vector<Case> shapes() {
           {DecoderFamily::phi3, true, {2, 2}},
           {DecoderFamily::gemma2, true, {2, 8, true, false, false}},
           {DecoderFamily::llama, true, {5, 5, false, true, false}},
-          {DecoderFamily::gpt2, false, {1, 4, false, false, true}}};
+          {DecoderFamily::gpt2, false, {1, 4, false, false, true}},
+          {DecoderFamily::lfm2, true, {3, 4}},
+          {DecoderFamily::lfm2, false, {2, 4, false, true, false}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(shapes, Lora, ::testing::ValuesIn(shapes()), [](const auto& test) {

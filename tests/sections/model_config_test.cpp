@@ -64,6 +64,17 @@ TEST(ModelConfig, of_another_llama_is_refused_by_the_setting_that_differs) {
        {"model_type is gpt2, but the section is of family llama", [](auto& it) { it.family = DecoderFamily::gpt2; }}});
 }
 
+TEST(ModelConfig, of_another_lfm2_is_refused_by_the_layer_that_differs) {
+  DecoderConfig own = with_family(decoder(DecoderFamily::lfm2), DecoderFamily::lfm2);
+  own.mixers = {{.kind = MixerKind::convolution}, {}, {}, {}};
+  expect_differences<DecoderConfig>(
+      own, hf_config_text,
+      {{"layer_types is conv conv full full , but the section has conv full full full ",
+        [](auto& it) { it.mixers[1].kind = MixerKind::convolution; }},
+       {"conv_L_cache is 4, but the section has 3", [](auto& it) { it.conv_width = 4; }},
+       {"conv_bias is true, but the section has false", [](auto& it) { it.conv_bias = true; }}});
+}
+
 TEST(ModelConfig, of_another_gpt2_is_refused_by_the_setting_that_differs) {
   expect_differences<DecoderConfig>(
       decoder(DecoderFamily::gpt2), hf_config_text,

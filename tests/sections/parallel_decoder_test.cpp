@@ -8,6 +8,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "tests/sections/parallel_bench.hpp"
+#include "tests/sections/random_decoder.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -23,12 +24,12 @@ DecoderConfig model(DecoderFamily family, bool tied) {
   config.layers = 2;
   config.width = 64;
   config.heads = 16;
-  config.kv_heads = family == DecoderFamily::llama ? 8 : 0;
+  config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 8;
   config.ffn = 40;
   config.vocabulary = vocabulary;
   config.positions = 12;
   config.tied = tied;
-  return config;
+  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
 ParallelBench::Build language_model(const DecoderConfig& config) {
@@ -127,6 +128,9 @@ std::vector<Case> cases() {
         all.push_back({family, tied, layout});
       }
     }
+  }
+  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 2}, Layout{2, 4}}) {
+    all.push_back({DecoderFamily::lfm2, true, layout});
   }
   return all;
 }

@@ -10,6 +10,7 @@
 #include "sections/decoder/decoder_trunk.hpp"
 #include "sections/decoder/language_model_head.hpp"
 #include "tests/sections/pipeline_bench.hpp"
+#include "tests/sections/random_decoder.hpp"
 
 namespace maestro::testing {
 namespace {
@@ -23,12 +24,12 @@ DecoderConfig model(DecoderFamily family, bool tied) {
   config.layers = staged_layers;
   config.width = 32;
   config.heads = 8;
-  config.kv_heads = family == DecoderFamily::llama ? 4 : 0;
+  config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 4;
   config.ffn = 24;
   config.vocabulary = vocabulary;
   config.positions = 12;
   config.tied = tied;
-  return config;
+  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
 ParallelBench::Build language_model(const DecoderConfig& config) {
@@ -109,7 +110,7 @@ TEST_P(DecoderInStages, initial_values_are_those_of_the_uncut_section) {  // SE-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& [family, tied] : {std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::llama, true},
-                                     std::pair{DecoderFamily::llama, false}}) {
+                                     std::pair{DecoderFamily::llama, false}, std::pair{DecoderFamily::lfm2, true}}) {
     for (const std::int64_t stages : {2, 3}) {
       for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
         all.push_back({family, tied, stages, layout});

@@ -4,10 +4,22 @@
 
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sections/decoder/decoder_shape.hpp"
 
 namespace maestro::testing {
+
+/// Returns an LFM2 of these sizes: convolutions in every second layer from the first on, attention in the others.
+inline DecoderConfig with_convolutions(const DecoderConfig& sizes) {
+  DecoderConfig config = with_family(resolved(sizes), DecoderFamily::lfm2);
+  config.conv_bias = true;
+  std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
+  for (std::size_t layer = 0; layer < layers.size(); layer += 2) layers[layer].kind = MixerKind::convolution;
+  set_mixers(config, std::move(layers));
+  return config;
+}
 
 /// Draws the fields that distinguish members of a family; sizes are from `base`, whose head size must be even.
 class RandomDecoder {
@@ -26,7 +38,9 @@ class RandomDecoder {
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
     if (family == llama || family == smollm3) config.ffn_bias = below(2) == 1;
-    if (family != mistral && family != qwen2 && family != phi3) config.qkv_bias = config.out_bias = below(2) == 1;
+    const bool attention_bias = family != mistral && family != qwen2 && family != phi3 && family != lfm2;
+    if (attention_bias) config.qkv_bias = config.out_bias = below(2) == 1;
+    if (family == lfm2) convolve(config);
     if (family == phi3) {
       config.rope_share = 0.5;
     } else {
@@ -60,6 +74,15 @@ class RandomDecoder {
     config.window = below(11) + 2;
     std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
     for (LayerMixer& layer : layers) layer.windowed = below(2) == 1;
+    set_mixers(config, std::move(layers));
+  }
+
+  /// Sets convolutions in random layers, in all, or in none.
+  void convolve(DecoderConfig& config) {
+    config.conv_width = below(4) + 1;
+    config.conv_bias = below(2) == 1;
+    std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
+    for (LayerMixer& layer : layers) layer.kind = below(3) == 0 ? MixerKind::attention : MixerKind::convolution;
     set_mixers(config, std::move(layers));
   }
 

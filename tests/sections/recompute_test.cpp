@@ -68,15 +68,16 @@ TEST(Recompute, losses_and_gradients_of_every_family_keep_their_bits) {  // DK-1
 TEST(Recompute, ranks_of_any_layout_compute_the_same_again) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12, 20}, 37);
-  const DecoderConfig config = shape();
-  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
-    const auto build = [&](const SectionContext& context) {
-      return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
-    };
-    ParallelBench kept(layout, context_of(bench, 0), build), again(layout, context_of(bench, 2), build);
-    const ParallelPass expected = kept.run(batch), found = again.run(batch);
-    EXPECT_EQ(found.metric("loss").sum, expected.metric("loss").sum);
-    expect_same(again.whole(ParameterBuffer::gradients), kept.whole(ParameterBuffer::gradients));
+  for (const DecoderConfig& config : {shape(), with_convolutions(shape())}) {
+    for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
+      const auto build = [&](const SectionContext& context) {
+        return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
+      };
+      ParallelBench kept(layout, context_of(bench, 0), build), again(layout, context_of(bench, 2), build);
+      const ParallelPass expected = kept.run(batch), found = again.run(batch);
+      EXPECT_EQ(found.metric("loss").sum, expected.metric("loss").sum);
+      expect_same(again.whole(ParameterBuffer::gradients), kept.whole(ParameterBuffer::gradients));
+    }
   }
 }
 

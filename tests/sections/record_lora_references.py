@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records PEFT's results for low-rank adapters on the models of record_references.py, for lora_test.cpp.
 
-Needs torch, transformers, peft and safetensors; run from anywhere: tests/sections/record_lora_references.py
-Writes references/<model>/lora.safetensors for a Llama, a GPT-2 and a Phi-3 (fused projections), with adapters of RANK
-and ALPHA on all linear modules of the layers, with random A and B:
+Needs torch, transformers, peft and safetensors; run from anywhere: tests/sections/record_lora_references.py [MODEL...]
+Writes references/<model>/lora.safetensors for a Llama, a GPT-2, a Phi-3 (fused projections) and an LFM2 (convolutions),
+or for the named models, with adapters of RANK and ALPHA on all linear modules of the layers, with random A and B:
   <PEFT's name of an A or B>                     its values
   loss (1), gradient.<name>                      for the samples in expected.safetensors, fp32
   merged (M, V)                                  logits after merge_and_unload()
@@ -12,6 +12,7 @@ and ALPHA on all linear modules of the layers, with random A and B:
 """
 import os
 import pathlib
+import sys
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -21,7 +22,8 @@ from transformers import AutoModelForCausalLM
 RANK, ALPHA = 3, 7
 MODULES = {"llama_untied": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
            "gpt2_tied": ["c_attn", "attn.c_proj", "c_fc", "mlp.c_proj"],
-           "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]}
+           "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+           "lfm2": ["in_proj", "q_proj", "k_proj", "v_proj", "out_proj", "w1", "w3", "w2"]}
 
 
 def adapters(model):
@@ -60,7 +62,7 @@ def record(name, folder):
 
 def main():
     root = pathlib.Path(os.path.realpath(__file__)).parent / "references"
-    for name in MODULES:
+    for name in sys.argv[1:] or MODULES:
         torch.manual_seed(11)
         record(name, root / name)
 

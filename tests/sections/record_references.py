@@ -63,6 +63,9 @@ FAMILIES = {
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}},
     "olmo2": {"head_dim": 6},
     "smollm3": {"no_rope_layers": [1, 0]},
+    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True,
+             "intermediate_size": 50, "block_ffn_dim_multiplier": 1.2, "block_multiple_of": 8,
+             "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
 }
 
 
