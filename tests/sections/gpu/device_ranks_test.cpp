@@ -16,6 +16,7 @@
 #include "sections/vision/vision_language_decoder.hpp"
 #include "tests/ops/cuda/fake_rank.hpp"
 #include "tests/sections/parallel_bench.hpp"
+#include "tests/sections/random_decoder.hpp"
 #include "tests/sections/vision_images.hpp"
 
 namespace maestro::testing {
@@ -29,15 +30,15 @@ constexpr std::size_t logits_bytes = std::size_t{1} << 20;
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
-  config.layers = 1;
+  config.layers = family == DecoderFamily::lfm2 ? 2 : 1;
   config.width = 96;
   config.heads = 6;
-  config.kv_heads = family == DecoderFamily::llama ? 6 : 0;
+  config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 6;
   config.ffn = 36;
   config.vocabulary = vocabulary;
   config.positions = 34;
   config.tied = tied;
-  return config;
+  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
 using Groups = std::vector<std::vector<std::unique_ptr<Communicator>>>;
@@ -221,8 +222,9 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 }
 
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
-  for (const bool tied : {true, false}) {
-    const DecoderConfig config = model(tied ? DecoderFamily::gpt2 : DecoderFamily::llama, tied);
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2}) {
+    SCOPED_TRACE(name_of(family));
+    const DecoderConfig config = model(family, family != DecoderFamily::llama);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {
       return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
     });
