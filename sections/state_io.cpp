@@ -50,20 +50,28 @@ Shape stored_shape(const StateEntry& entry) {
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
-/// Returns the parts of the entry's tensor that a rank holds: the overlap of its slice and the entry's rows; `part` is
-/// the rank's part of the parameter.
-std::vector<Piece> pieces_of(const Tensor& part, const StateEntry& entry) {
+/// Consecutive rows of the parameter's part on this rank.
+struct HeldRows {
+  Tensor values;
+  std::int64_t first = 0;
+};
+
+/// Returns the parts of the entry's tensor among `held`: the overlap of the rank's slice and the entry's rows.
+std::vector<Piece> pieces_of(const HeldRows& held, const StateEntry& entry) {
   const Parameter& parameter = *entry.parameter;
-  const std::int64_t rows = parameter.shape()[0];
-  const Tensor held = part.reshaped(Shape{rows, part.elements() / rows});
+  const std::int64_t columns = parameter.shape().elements() / parameter.shape()[0];
+  const std::int64_t rows = held.values.elements() / columns;
+  const Tensor values = held.values.reshaped(Shape{rows, columns});
   const ParameterSlice::Range wanted = rows_of(entry);
   std::vector<Piece> pieces;
   for (const Parameter::Run& run : parameter.runs()) {
-    const std::int64_t first = std::max(run.whole_row, wanted.first);
-    const std::int64_t end = std::min(run.whole_row + run.rows, wanted.first + wanted.count);
+    const std::int64_t skipped = std::max<std::int64_t>(held.first - run.row, 0);
+    const std::int64_t kept = std::min(run.rows, held.first + rows - run.row);
+    const std::int64_t first = std::max(run.whole_row + skipped, wanted.first);
+    const std::int64_t end = std::min(run.whole_row + kept, wanted.first + wanted.count);
     if (first >= end) continue;
-    const std::int64_t skipped = first - run.whole_row;
-    pieces.push_back({held.row_slice(run.row + skipped, end - first), first - wanted.first, parameter.columns().first});
+    const std::int64_t row = run.row + first - run.whole_row - held.first;
+    pieces.push_back({values.row_slice(row, end - first), first - wanted.first, parameter.columns().first});
   }
   return pieces;
 }
@@ -234,8 +242,8 @@ Status check_all(const Section& section, const std::vector<StateEntry>& entries,
   return check_unexpected(section, entries, stored, file, prefix);
 }
 
-/// Copies the stored tensor's pieces into `held`, the rank's part of the entry's parameter.
-void take(const ConstTensor& from, const StateEntry& entry, const Tensor& held) {
+/// Copies the stored tensor's pieces into `held`, rows of the entry's parameter.
+void take(const ConstTensor& from, const StateEntry& entry, const HeldRows& held) {
   for (const Piece& piece : pieces_of(held, entry)) copy_in(piece, entry, from);
 }
 
@@ -274,7 +282,7 @@ Room room_for(const std::vector<StateEntry>& entries, std::string_view prefix, E
 /// Copies the rank's pieces into the full tensor; returns the number of elements copied.
 std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
   std::int64_t copied = 0;
-  for (const Piece& piece : pieces_of(rank.section->parameters().part(rank.flat, *entry.parameter), entry)) {
+  for (const Piece& piece : pieces_of({rank.section->parameters().part(rank.flat, *entry.parameter)}, entry)) {
     copy_out(piece, entry, whole);
     copied += piece.held.elements();
   }
@@ -345,7 +353,7 @@ Status import_tensors(Section& section, ParameterBuffer which, std::span<const N
   if (const Status fits = check_all(section, entries, stored, file, prefix); !fits) return fits;
   for (const StateEntry& entry : entries) {
     const Tensor held = section.parameters().part(into.flat, *entry.parameter);
-    take(stored.find(std::string(prefix) + entry.name)->second, entry, held);
+    take(stored.find(std::string(prefix) + entry.name)->second, entry, {held});
   }
   view.put_back();
   section.parameters().values_changed();
@@ -378,9 +386,10 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status fits = check_all(section, entries, described, stored->label(), ""); !fits) return fits;
   for (const StateEntry& entry : entries) entries_of[entry.parameter].push_back(&entry);
   for (Parameter& parameter : parameters->all()) {
-    parameters->load(parameter, [&](std::span<float> values) {
-      const Tensor held(values.data(), DType::f32, parameter.shape());
+    parameters->load(parameter, [&](std::span<float> values, std::int64_t first) {
+      const HeldRows held{Tensor(values.data(), DType::f32, Shape{std::ssize(values)}), first};
       for (const StateEntry* entry : entries_of[&parameter]) {
+        if (pieces_of(held, *entry).empty()) continue;
         take(stored->tensor(entry->name).value_or_throw(), *entry, held);
         stored->release(entry->name);
       }

@@ -129,10 +129,14 @@ void copy_weights(const std::vector<SafetensorsFile>& stored, const std::vector<
 void take_weights(Section& section, const VersionMap& map, const ConstTensor& version) {
   Parameters& parameters = section.parameters();
   for (Parameter& parameter : parameters.all()) {
-    parameters.load(parameter, [&](std::span<float> values) {
+    parameters.load(parameter, [&](std::span<float> values, std::int64_t first) {
+      const std::int64_t at = first * (parameter.shape().elements() / parameter.shape()[0]);
       map.for_each_run(parameter.name(), [&](const WeightRun& run) {
-        widen(version, static_cast<std::size_t>(run.in_version),
-              values.subspan(static_cast<std::size_t>(run.in_parameter), static_cast<std::size_t>(run.count)));
+        const std::int64_t begin = std::max(run.in_parameter, at);
+        const std::int64_t end = std::min(run.in_parameter + run.count, at + std::ssize(values));
+        if (begin >= end) return;
+        widen(version, static_cast<std::size_t>(run.in_version + begin - run.in_parameter),
+              values.subspan(static_cast<std::size_t>(begin - at), static_cast<std::size_t>(end - begin)));
       });
     });
   }

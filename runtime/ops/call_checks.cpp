@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "runtime/ops/expert_functions.hpp"
 #include "runtime/ops/parameters.hpp"
 
 namespace maestro {
@@ -61,6 +62,40 @@ void check_product(const char* op, DType compute, const Tensor& x, const Paramet
   }
   if (bias != nullptr && bias->shape().elements() != weight.shape()[0]) {
     fail(op, "the bias must have an element for each row of the weight", {{"the weight", weight}, {"the bias", *bias}});
+  }
+}
+
+void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts) {
+  check_product("expert_networks", compute, x, *experts.in, nullptr);
+  const std::int64_t count = routes.offsets.tensor().elements() - 1;
+  for (const Parameter* matrix : {experts.in, experts.out}) {
+    if (matrix->groups() == count) continue;
+    fail("expert_networks", "the router and the weights must have as many experts",
+         {{"a weight", *matrix}, {"its groups", matrix->groups()}, {"the router's experts", count}});
+  }
+  if (experts.in->shape()[0] != 2 * count * experts.out->shape().columns() ||
+      experts.out->shape()[0] != count * x.columns()) {
+    fail("expert_networks", "of E experts, weights are (E 2F, C) and (E C, F)",
+         {{"x", x}, {"in", *experts.in}, {"out", *experts.out}});
+  }
+  if (routes.tokens != x.rows()) {
+    fail("expert_networks", "there must be routes for each row", {{"x", x}, {"rows with routes", routes.tokens}});
+  }
+}
+
+void check_route(const Tensor& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias) {
+  const std::int64_t experts = logits.columns();
+  if (logits.dtype() != DType::f32) fail("route", "logits are fp32", {{"logits", logits}});
+  if (options.groups < 1 || options.groups > 32 || experts % options.groups != 0 || options.top_groups < 1 ||
+      options.top_groups > options.groups) {
+    fail("route", "groups, at most 32, must divide the experts, and top_groups be one of them",
+         {{"logits", logits}, {"groups", options.groups}, {"top_groups", options.top_groups}});
+  }
+  if (chosen < 1 || chosen > experts / options.groups * options.top_groups) {
+    fail("route", "as many experts must be open to choice", {{"logits", logits}, {"chosen", chosen}});
+  }
+  if (bias.defined() && bias.elements() != experts) {
+    fail("route", "the bias must have an element for each expert", {{"logits", logits}, {"bias", bias}});
   }
 }
 

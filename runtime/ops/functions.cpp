@@ -50,7 +50,10 @@ Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positi
 }
 
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias) {
-  const DType compute = tape.compute();
+  return linear(tape, x, weight, bias, tape.compute());
+}
+
+Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, DType compute) {
   check_product("linear", compute, x.value(), weight, bias);
   Var y = tape.output({x.value().rows(), weight.shape()[0]}, compute, x.needs_gradient() || weight.trained());
   tape.ops().run(Linear{.x = x.value(),

@@ -20,6 +20,8 @@ Var embedding(Tape& tape, Parameter& table, const Tensor& ids, Parameter* positi
 /// Returns (M, N) act = x w^T + bias. A weight with more than two dimensions, such as a convolution's kernel, counts as
 /// a matrix: its first dimension by all others.
 Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias);
+/// Does the same in `compute` rather than in the section's precision; x and the result have this dtype.
+Var linear(Tape& tape, const Var& x, Parameter& weight, Parameter* bias, DType compute);
 /// Returns the norm (M, C) act. x is usually the f32 residual stream. `offset` is added to every weight.
 Var layer_norm(Tape& tape, const Var& x, Parameter& weight, Parameter& bias, double epsilon);
 Var rms_norm(Tape& tape, const Var& x, Parameter& weight, double epsilon, double offset = 0);

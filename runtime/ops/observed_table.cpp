@@ -8,8 +8,8 @@ namespace {
 /// A placeholder for the packed form of a weight in a dry pass: as large as a CPU table's.
 class DryPack final : public PackedWeight {
  public:
-  DryPack(const Tensor& w, DType compute)
-      : bytes_(compute == DType::f32 ? 0 : static_cast<std::size_t>(w.elements()) * size_of(compute)) {}
+  DryPack(const Tensor& w, DType compute, WeightGroup group)
+      : bytes_(compute == DType::f32 ? 0 : static_cast<std::size_t>(w.elements() * group.count) * size_of(compute)) {}
   [[nodiscard]] std::size_t bytes() const override { return bytes_; }
   [[nodiscard]] bool rows_readable() const override { return true; }
 
@@ -20,12 +20,12 @@ class DryPack final : public PackedWeight {
 }  // namespace
 
 std::unique_ptr<PackedWeight> ObservedTable::pack(const Tensor& w, DType compute, PackFor use,
-                                                  std::unique_ptr<PackedWeight> reuse) const {
-  if (!observing_ && table_ != nullptr) return table_->pack(w, compute, use, std::move(reuse));
+                                                  std::unique_ptr<PackedWeight> reuse, WeightGroup group) const {
+  if (!observing_ && table_ != nullptr) return table_->pack(w, compute, use, std::move(reuse), group);
   std::unique_ptr<PackedWeight> packed;
-  if (table_ == nullptr) packed = std::make_unique<DryPack>(w, takes_plain_weights() ? DType::f32 : compute);
+  if (table_ == nullptr) packed = std::make_unique<DryPack>(w, takes_plain_weights() ? DType::f32 : compute, group);
   timed(pack_call(w, compute, use == PackFor::backward_input),
-        [&] { packed = table_->pack(w, compute, use, std::move(reuse)); });
+        [&] { packed = table_->pack(w, compute, use, std::move(reuse), group); });
   return packed;
 }
 

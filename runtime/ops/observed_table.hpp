@@ -34,8 +34,8 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   ObservedTable(MemorySpace& space, TableObserver observer) : space_(&space), observer_(std::move(observer)) {}
 
   [[nodiscard]] MemorySpace& memory() const override { return *space_; }
-  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                     std::unique_ptr<PackedWeight> reuse) const override;
+  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
+                                     WeightGroup group = {}) const override;
   [[nodiscard]] bool takes_plain_weights() const override {
     return table_ == nullptr ? !space_->host() : table_->takes_plain_weights();
   }

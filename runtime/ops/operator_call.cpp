@@ -85,6 +85,15 @@ double head_bytes(const CrossEntropyHead& head) {
   return static_cast<double>(head.vocabulary * head.hidden.columns()) * sizeof(float) * (head.dhead.defined() ? 3 : 1);
 }
 
+/// Returns the call of a product of rows in groups, (R, K) with (R, N); weights of as many groups as can have rows are
+/// read.
+OperatorCall grouped(std::string_view op, const Tensor& x, const Tensor& y, const Tensor& offsets) {
+  const std::int64_t rows = x.rows(), n = y.columns(), k = x.columns(), groups = offsets.elements() - 1;
+  OperatorCall call = made(op, x.dtype(), {rows, n, k, groups}, product(rows, n, k), {x, y});
+  call.bytes += static_cast<double>(std::min(rows, groups) * n * k) * static_cast<double>(size_of(x.dtype()));
+  return call;
+}
+
 }  // namespace
 
 template <>
@@ -351,6 +360,39 @@ OperatorCall call_of(const CopyColumns& op, bool) {
 template <>
 OperatorCall call_of(const SumLoss& op, bool) {
   return pointwise("sum_loss", op.values, 1, {op.values});
+}
+template <>
+OperatorCall call_of(const Route& op, bool) {
+  return made("route", DType::f32, {op.logits.rows(), op.logits.columns(), op.experts.columns()},
+              10.0 * static_cast<double>(op.logits.elements()), {op.logits, op.experts, op.weights});
+}
+template <>
+OperatorCall call_of(const RouteBackward& op, bool) {
+  return made("route_backward", DType::f32, {op.logits.rows(), op.logits.columns(), op.experts.columns()},
+              10.0 * static_cast<double>(op.logits.elements()), {op.logits, op.dlogits, op.dweights});
+}
+template <>
+OperatorCall call_of(const SortRoutes& op, bool) {
+  return made("sort_routes", DType::i32, {op.experts.rows(), op.experts.columns(), op.offsets.elements()}, 0,
+              {op.experts, op.offsets, op.tokens, op.routes, op.places});
+}
+template <>
+OperatorCall call_of(const GroupedLinear& op, bool) {
+  return grouped("grouped_linear", op.x, op.y, op.offsets);
+}
+template <>
+OperatorCall call_of(const GroupedLinearBackwardInput& op, bool) {
+  return grouped("grouped_linear_backward_input", op.dx, op.dy, op.offsets);
+}
+template <>
+OperatorCall call_of(const GroupedLinearBackwardWeight& op, bool) {
+  OperatorCall call = grouped("grouped_linear_backward_weight", op.x, op.dy, op.offsets);
+  call.bytes += 2 * static_cast<double>(op.dw.bytes());  // of gradients, which are read and written
+  return call;
+}
+template <>
+OperatorCall call_of(const CombineRows& op, bool) {
+  return pointwise("combine_rows", op.rows, 1, {op.rows, op.y});
 }
 template <>
 OperatorCall call_of(const Custom& op, bool) {

@@ -23,6 +23,12 @@ enum class PackFor : std::uint8_t {
   backward_input  ///< dx = dy w
 };
 
+/// A matrix among the equal groups of rows of a weight, for grouped products.
+struct WeightGroup {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
 /// Declares a pure virtual run() for each operator in a list.
 template <class List>
 class RunsAll;
@@ -67,9 +73,11 @@ class OperatorTable : public RunsAll<Operators> {
   virtual void repeat(std::uint64_t /*place*/, const std::function<void()>& calls) const { calls(); }
 
   /// Repacks f32 `w` (N, K) for products in `compute` (f32 or bf16). `reuse` may be an older pack of the same weight. A
-  /// pack of 0 bytes() in f32 refers to w, which then outlives it and keeps its values.
+  /// pack of 0 bytes() in f32 refers to w, which then outlives it and keeps its values. A weight of several groups is
+  /// packed group by group, in order: w is one of them, and `reuse` the pack of those before it. If packs refer to w,
+  /// the groups are adjacent in memory.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                             std::unique_ptr<PackedWeight> reuse) const = 0;
+                                             std::unique_ptr<PackedWeight> reuse, WeightGroup group = {}) const = 0;
   /// Returns true if products take a weight in its original layout, (N, K) in the dtype of the product, for every use:
   /// then Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
   [[nodiscard]] virtual bool takes_plain_weights() const { return false; }

@@ -21,6 +21,7 @@
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/author_operators.hpp"
 #include "runtime/ops/distillation_options.hpp"
+#include "runtime/ops/expert_operators.hpp"
 #include "runtime/ops/flat_operators.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
@@ -465,7 +466,8 @@ using Operators =
                  Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention,
                  AttentionBackward, CachedAttention, CausalConv, CausalConvBackward, CachedConv, CrossEntropyLoss,
                  DistillationLoss, TopK, AdamW, SumOfSquares, AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax,
-                 SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom>;
+                 SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom, Route, RouteBackward,
+                 SortRoutes, GroupedLinear, GroupedLinearBackwardInput, GroupedLinearBackwardWeight, CombineRows>;
 
 namespace operators_internal {
 template <class Op>

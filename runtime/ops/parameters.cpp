@@ -57,11 +57,25 @@ const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, P
     const std::int64_t rows = shape_[0];
     const Tensor values = plain && compute == DType::bf16 ? owner_->rounded(ops, *this) : value_;
     const Tensor matrix = values.reshaped(Shape{rows, shape_.elements() / rows});
-    pack.weight = ops.pack(matrix, compute, use, reusable ? std::move(pack.weight) : nullptr);
+    std::unique_ptr<PackedWeight> packed = reusable ? std::move(pack.weight) : nullptr;
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      const Tensor own = matrix.row_slice(group * (rows / groups_), rows / groups_);
+      packed = ops.pack(own, compute, use, std::move(packed), {group, groups_});
+    }
+    pack.weight = std::move(packed);
     pack.version = version_;
     pack.compute = compute;
   }
   return *pack.weight;
+}
+
+void Parameter::pack_group(const OperatorTable& ops, std::int64_t group, PackFor use) {
+  const bool plain = ops.takes_plain_weights();
+  Pack& pack = packs_[use == PackFor::forward || plain ? 0 : 1];
+  const Tensor values = plain ? owner_->rounded_group(ops, *this, group) : value_;
+  pack.weight = ops.pack(values, DType::bf16, use, std::move(pack.weight), {group, groups_});
+  pack.version = version_;
+  pack.compute = DType::bf16;
 }
 
 std::vector<Parameter::Run> Parameter::runs() const {
@@ -103,6 +117,8 @@ Parameter& Parameters::add(ParameterSpec spec) {
   parameter.shape_ = spec.slice.cut() ? held_shape(spec) : spec.shape;
   parameter.whole_shape_ = spec.shape;
   parameter.slice_ = std::move(spec.slice);
+  parameter.groups_ = spec.groups;
+  assert(parameter.shape_[0] % spec.groups == 0);
   parameter.decayed_ = spec.decayed;
   parameter.initialise_ = std::move(spec.initialise);
   return parameter;
@@ -151,18 +167,47 @@ void Parameters::allocate_values() {
 
 void Parameters::initialise() {
   for (Parameter& parameter : parameters_) {
-    load(parameter, [&](std::span<float> held) { parameter.initialise_held(held); });
+    const bool whole = !packs_by_group(parameter);
+    std::vector<float> drawn;
+    load(parameter, [&](std::span<float> held, std::int64_t first) {
+      if (whole) return parameter.initialise_held(held);
+      drawn.resize(static_cast<std::size_t>(parameter.shape_.elements()));
+      if (first == 0) parameter.initialise_held(drawn);
+      const std::int64_t columns = parameter.shape_.elements() / parameter.shape_[0];
+      std::ranges::copy(std::span(drawn).subspan(static_cast<std::size_t>(first * columns), held.size()), held.begin());
+    });
   }
 }
 
-void Parameters::write_values(const Parameter& parameter, const std::function<void(std::span<float>)>& fill) {
-  if (memory_->host()) return fill(parameter.value_.span<float>());
+void Parameters::write_values(const Parameter& parameter, const FillRows& fill, std::int64_t first) {
+  if (memory_->host()) return fill(parameter.value_.span<float>(), first);
   const AlignedMemory staging(parameter.value_.bytes());
-  fill({reinterpret_cast<float*>(staging.data()), static_cast<std::size_t>(parameter.shape_.elements())});
+  fill({reinterpret_cast<float*>(staging.data()), static_cast<std::size_t>(parameter.value_.elements())}, first);
   memory_->write(parameter.value_.raw(), staging.data(), parameter.value_.bytes());
 }
 
-void Parameters::load(Parameter& parameter, const std::function<void(std::span<float>)>& fill) {
+bool Parameters::packs_by_group(const Parameter& parameter) const {
+  return frozen_ && values_.size() == 0 && parameter.groups_ > 1 && frozen_->compute == DType::bf16 &&
+         std::ranges::binary_search(frozen_->matrices, &parameter);
+}
+
+void Parameters::load_groups(Parameter& parameter, const FillRows& fill) {
+  const std::int64_t rows = parameter.shape_[0] / parameter.groups_;
+  const Shape shape{rows, parameter.shape_.elements() / parameter.shape_[0]};
+  const SpaceMemory own(*memory_, static_cast<std::size_t>(shape.elements()) * sizeof(float));
+  ++version_;
+  ++parameter.version_;
+  for (std::int64_t group = 0; group < parameter.groups_; ++group) {
+    parameter.value_ = Tensor(own.data(), DType::f32, shape);
+    if (memory_->holds_values()) write_values(parameter, fill, group * rows);
+    parameter.pack_group(*frozen_->ops, group, PackFor::forward);
+    if (frozen_->passes_gradient) parameter.pack_group(*frozen_->ops, group, PackFor::backward_input);
+  }
+  parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
+}
+
+void Parameters::load(Parameter& parameter, const FillRows& fill) {
+  if (packs_by_group(parameter)) return load_groups(parameter, fill);
   if (frozen_ && values_.size() == 0) {
     parameter.own_ = SpaceMemory(*memory_, static_cast<std::size_t>(parameter.shape_.elements()) * sizeof(float));
     parameter.value_ = Tensor(parameter.own_.data(), DType::f32, parameter.shape_);
@@ -303,6 +348,15 @@ void Parameters::keep_apart(Parameter& parameter) {
 std::span<bfloat16> Parameters::rounded_values() const {
   if (rounded_.size() == 0) return {};
   return {reinterpret_cast<bfloat16*>(rounded_.data()), elements_};
+}
+
+Tensor Parameters::rounded_group(const OperatorTable& ops, const Parameter& parameter, std::int64_t group) {
+  if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
+  const std::int64_t count = parameter.value_.elements();
+  const Tensor all(rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_);
+  const Tensor own = all.flat_slice(group * count, count).reshaped(parameter.value_.shape());
+  ops.run(Cast{.from = parameter.value_, .to = own});
+  return own;
 }
 
 Tensor Parameters::rounded(const OperatorTable& ops, const Parameter& parameter) {

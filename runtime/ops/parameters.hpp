@@ -10,7 +10,8 @@
 // PA-4 (gradient buffer reuse): gradients() is zero between steps, except while replicas with sharded optimizer state
 //       exchange values and moments through it, each in the range whose moments it keeps.
 // PA-5 (frozen parameter by parameter): frozen parameters with values after freeze_packed() take the memory of
-//       their packed forms, of the values that stay, and of a single parameter's values.
+//       their packed forms, of the values that stay, and of a single parameter's values, or a single group's if the
+//       packed form does not refer to values.
 // PA-6 (rows of a packed table): a frozen table keeps its f32 values only if its packed form rounds one of them.
 //
 // A section that is cut over a tensor group holds some parameters in parts ("sharded": every element and its full
@@ -79,6 +80,8 @@ class Parameter {
   [[nodiscard]] std::vector<Run> runs() const;
   /// Returns the held columns of the unsharded parameter (elements of a row, dimensions after the first folded).
   [[nodiscard]] ParameterSlice::Range columns() const;
+  /// Returns how many groups the rows have. In products each group is a separate matrix.
+  [[nodiscard]] std::int64_t groups() const { return groups_; }
   /// Returns the packed form for products in `compute`; packs again if the values have changed since. Device thread
   /// only. All dimensions but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
@@ -91,6 +94,8 @@ class Parameter {
 
  private:
   friend class Parameters;
+  /// Packs a group of a frozen parameter in bf16; value_ has its values.
+  void pack_group(const OperatorTable& ops, std::int64_t group, PackFor use);
   /// Fills the values of a fresh model (PA-3, values independent of ranks).
   void initialise_held(std::span<float> held_values) const;
   struct Pack {
@@ -102,6 +107,7 @@ class Parameter {
   Shape shape_;
   Shape whole_shape_;
   ParameterSlice slice_;
+  std::int64_t groups_ = 1;
   bool decayed_ = false;
   std::function<void(std::span<float>)> initialise_;
   std::size_t offset_ = 0;  // elements into the flat buffers
@@ -119,6 +125,7 @@ struct ParameterSpec {
   bool decayed = false;                              ///< weight decay applies (matrices)
   std::function<void(std::span<float>)> initialise;  ///< fills all values of the unsharded parameter in a fresh model
   ParameterSlice slice = {};                         ///< slice of a sharded parameter: the part that this rank holds
+  std::int64_t groups = 1;  ///< equal groups of rows, here and in the unsharded parameter (Parameter::groups)
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.
@@ -138,9 +145,12 @@ class Parameters {
   [[nodiscard]] bool values_later() const { return values_later_; }
   /// Writes the initial values of every parameter.
   void initialise();
-  /// Writes a parameter's values: `fill` writes all elements held here to host memory; it is not called if memory()
-  /// holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen parameter by parameter).
-  void load(Parameter& parameter, const std::function<void(std::span<float>)>& fill);
+  /// Writes the elements of consecutive rows to host memory; `first` is the first row, among the rows held here.
+  using FillRows = std::function<void(std::span<float> values, std::int64_t first)>;
+  /// Writes a parameter's values: `fill` writes all elements held here, in one call or in a call for each group; it is
+  /// not called if memory() holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen
+  /// parameter by parameter).
+  void load(Parameter& parameter, const FillRows& fill);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Keeps the optimizer state for `range` only, initially zero; other replicas keep the rest. Called once, after
   /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section does not have state
@@ -208,6 +218,8 @@ class Parameters {
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor kept(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
+  /// Rounds a group, whose values are the parameter's value_, to its place among the rounded values.
+  [[nodiscard]] Tensor rounded_group(const OperatorTable& ops, const Parameter& parameter, std::int64_t group);
   /// Products of a frozen section.
   struct Frozen {
     const OperatorTable* ops = nullptr;
@@ -217,7 +229,10 @@ class Parameters {
     bool passes_gradient = false;
   };
   void allocate_values();
-  void write_values(const Parameter& parameter, const std::function<void(std::span<float>)>& fill);
+  void write_values(const Parameter& parameter, const FillRows& fill, std::int64_t first = 0);
+  /// Returns whether the packed form of a frozen parameter is made of one group after the other.
+  [[nodiscard]] bool packs_by_group(const Parameter& parameter) const;
+  void load_groups(Parameter& parameter, const FillRows& fill);
   /// Packs a frozen parameter's values; returns whether products no longer need the values.
   bool pack_frozen(Parameter& parameter);
   /// Returns whether the frozen table's values equal the bf16 values of its packed form.

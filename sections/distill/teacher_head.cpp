@@ -57,7 +57,7 @@ TeacherHead::TeacherHead(const SectionContext& context, const TeacherModel& teac
   if (teacher.weights.empty()) {
     parameters_.initialise();
   } else {
-    parameters_.load(*head_, [&](std::span<float> held) { load(teacher, *head_, held); });
+    parameters_.load(*head_, [&](std::span<float> held, std::int64_t) { load(teacher, *head_, held); });
   }
 }
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "runtime/ops/functions.hpp"
+#include "runtime/ops/expert_functions.hpp"
 #include "tests/ops/backends.hpp"
 #include "tests/ops/owned_tensor.hpp"
 #include "tests/ops/rotary_frequencies.hpp"
@@ -20,15 +20,20 @@ constexpr std::int64_t net_rows = 9, net_width = 32, vocabulary = 19;
 enum class Weights { trained, frozen, frozen_packed };
 
 /// A network between an input and a loss that uses every function with parameters.
-class Network {
+class FrozenNetwork {
  public:
-  Network(const OperatorTable& ops, DType act, Weights weights) : ops_(ops), act_(act) {
-    const auto add = [this](const char* name, Shape shape) {
-      return &parameters_.add({name, shape, shape.rank() > 1, [this](std::span<float> values) {
+  FrozenNetwork(const OperatorTable& ops, DType act, Weights weights) : ops_(ops), act_(act) {
+    const auto add = [this](const char* name, Shape shape, std::int64_t groups = 1) {
+      return &parameters_.add({name,
+                               shape,
+                               shape.rank() > 1,
+                               [this](std::span<float> values) {
                                  const Values normals =
                                      exact_normals(generator_, static_cast<std::int64_t>(values.size()), 0.2);
                                  std::ranges::copy(normals, values.begin());
-                               }});
+                               },
+                               {},
+                               groups});
     };
     norm_weight_ = add("norm.weight", {net_width});
     norm_bias_ = add("norm.bias", {net_width});
@@ -36,10 +41,13 @@ class Network {
     qkv_ = add("qkv", {2 * net_width, net_width});
     qkv_bias_ = add("qkv.bias", {2 * net_width});
     gates_ = add("gates", {2 * net_width, 2, net_width / 2});  // a kernel: counts as (2 width, width)
+    router_ = add("router", {3, net_width});
+    experts_in_ = add("experts.in", {3 * 2 * net_width, net_width}, 3);
+    experts_out_ = add("experts.out", {3 * net_width, net_width}, 3);
     head_ = add("head", {vocabulary, net_width});
     parameters_.allocate(weights == Weights::trained);
     if (weights != Weights::frozen_packed) return;
-    Parameter* const matrices[] = {qkv_, gates_, head_};
+    Parameter* const matrices[] = {qkv_, gates_, experts_in_, experts_out_, head_};
     parameters_.freeze_packed(ops, act, matrices, true);
   }
 
@@ -54,6 +62,8 @@ class Network {
     h = attention(tape, h, {{2, 1, net_width / 2, false}, testing::shared_frequencies(10000, net_width / 2)}, layout);
     h = add(tape, x, gelu(tape, h));
     h = glu(tape, linear(tape, rms_norm(tape, h, *root_weight_, 1e-5), *gates_, nullptr), GluGate::silu);
+    const Var scores = linear(tape, converted(tape, h, DType::f32), *router_, nullptr, DType::f32);
+    h = expert_networks(tape, h, route(tape, scores, 2, {}), {experts_in_, experts_out_, GluGate::silu});
     const HeadLoss loss{&targets_.tensor(), 0.5};
     if (distilled) {
       TeacherSignal teacher{TeacherOutput::logits, Var(), nullptr, teacher_logits_, {}, {}, vocabulary, 0, {}};
@@ -76,7 +86,8 @@ class Network {
   DType act_;
   std::mt19937 generator_{31};
   Parameters parameters_;
-  Parameter *norm_weight_, *norm_bias_, *root_weight_, *qkv_, *qkv_bias_, *gates_, *head_;
+  Parameter *norm_weight_, *norm_bias_, *root_weight_, *qkv_, *qkv_bias_, *gates_, *router_, *experts_in_,
+      *experts_out_, *head_;
   Arena arena_;
   std::vector<std::int32_t> offsets_{0, 5, net_rows}, positions_ = std::vector<std::int32_t>(net_rows);
   OwnedTensor targets_{DType::i32, {net_rows}, {3, -1, 7, 0, 18, 5, 5, -1, 2}};
@@ -91,11 +102,11 @@ TEST_P(FrozenWeights, hand_back_the_gradient_that_trained_ones_do) {
   std::mt19937 generator(32);
   const OwnedTensor x(DType::f32, {net_rows, net_width}, exact_normals(generator, net_rows * net_width));
   for (const bool distilled : {false, true}) {
-    Network trained(*ops, act, Weights::trained);
+    FrozenNetwork trained(*ops, act, Weights::trained);
     const Values wanted = trained.gradient(x, distilled);
     EXPECT_GT(*std::ranges::max_element(wanted), 1e-4);
     for (const Weights weights : {Weights::frozen, Weights::frozen_packed}) {
-      Network frozen(*ops, act, weights);
+      FrozenNetwork frozen(*ops, act, weights);
       EXPECT_EQ(frozen.gradient(x, distilled), wanted) << "distilled " << distilled;
       EXPECT_FALSE(frozen.parameters().trained());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/parameters.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ TEST(Parameters, where_no_values_are_held_none_are_made) {
   constexpr std::int64_t rows = std::int64_t{1} << 20;  // 128 GiB, and as much for gradients and each moment
   parameters.add({"weight", {rows, 1 << 15}, true, [&](std::span<float>) { filled = true; }});
   parameters.allocate(true, device);
-  parameters.load(parameters.all().front(), [&](std::span<float>) { filled = true; });
+  parameters.load(parameters.all().front(), [&](std::span<float>, std::int64_t) { filled = true; });
   EXPECT_FALSE(filled);
   EXPECT_EQ(device.held(), std::size_t{4} << 37);
 }
@@ -377,6 +378,38 @@ TEST(Parameters, a_frozen_table_keeps_its_values_where_its_packed_form_rounds_th
   }
 }
 
+TEST(Parameters, frozen_groups_take_their_packed_forms_and_the_values_of_a_single_group) {  // PA-5
+  const cpu::CpuOperatorTable ops;
+  constexpr std::int64_t groups = 6, rows = 8, columns = 32;
+  constexpr std::size_t group_bytes = rows * columns * sizeof(float);
+  CountedSpace memory;
+  Parameters parameters;
+  Parameter& weight = parameters.add({"experts", {groups * rows, columns}, true, {}, {}, groups});
+  Parameter* const matrices[] = {&weight};
+  parameters.allocate(false, memory, InitialValues::later);
+  parameters.freeze_packed(ops, DType::bf16, matrices, true);
+  std::vector<std::int64_t> firsts;
+  parameters.load(weight, [&](std::span<float> values, std::int64_t first) {
+    EXPECT_EQ(values.size_bytes(), group_bytes);
+    std::ranges::fill(values, static_cast<float>(firsts.size() + 1));
+    firsts.push_back(first);
+  });
+  EXPECT_THAT(firsts, ::testing::ElementsAre(0, 8, 16, 24, 32, 40));
+  EXPECT_EQ(memory.peak(), group_bytes);
+  EXPECT_EQ(memory.held(), 0U);
+  const OwnedTensor x(DType::bf16, {groups, columns}, testing::Values(groups * columns, 1.0));
+  const OwnedTensor y(DType::bf16, {groups, rows}), dx(DType::bf16, {groups, columns});
+  const OwnedTensor offsets(DType::i32, Shape{groups + 1}, {0, 1, 2, 3, 4, 5, 6});
+  ops.run(GroupedLinear{.x = x, .w = &weight.packed(ops, DType::bf16, PackFor::forward), .offsets = offsets, .y = y});
+  ops.run(GroupedLinearBackwardInput{
+      .dy = y, .w = &weight.packed(ops, DType::bf16, PackFor::backward_input), .offsets = offsets, .dx = dx});
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const auto value = static_cast<float>(group + 1);
+    EXPECT_EQ(y.get(group * rows), value * columns);
+    EXPECT_EQ(dx.get(group * columns), value * value * rows * columns);
+  }
+}
+
 TEST(Parameters, values_that_are_loaded_are_never_initialised) {
   for (const bool trained : {false, true}) {
     CountedSpace memory;
@@ -384,7 +417,7 @@ TEST(Parameters, values_that_are_loaded_are_never_initialised) {
     Parameter& weight = parameters.add({"weight", {3, 2}, true, [](std::span<float>) { FAIL() << "initialised"; }});
     parameters.allocate(trained, memory, InitialValues::later);
     EXPECT_TRUE(parameters.values_later());
-    parameters.load(weight, [](std::span<float> values) { std::ranges::fill(values, 2.5F); });
+    parameters.load(weight, [](std::span<float> values, std::int64_t) { std::ranges::fill(values, 2.5F); });
     EXPECT_EQ(weight.value().data<float>()[5], 2.5F);
     EXPECT_EQ(parameters.values().size(), static_cast<std::size_t>(parameters.elements()));
   }

@@ -214,6 +214,23 @@ def gated_conv(g, rows, columns):
     return {"x": exact(g, rows, 3 * columns), "weight": exact(g, columns, 3)}, forward
 
 
+def grouped_linear(g, rows, columns):
+    """Rows in four groups of expert_cases.cpp's sizes, each with a weight of its own; the second group is empty."""
+    outputs, third = 2 * columns + 1, (rows + 2) // 3
+    sizes = [third, 0, (rows - third) // 2, rows - third - (rows - third) // 2]
+    v = {"x": exact(g, rows, columns), "weight": exact(g, 4 * outputs, columns)}
+
+    def forward(v):
+        parts = zip(v["x"].split(sizes), v["weight"].chunk(4))
+        return torch.cat([F.linear(x, weight) for x, weight in parts])
+    return v, forward
+
+
+def combine_rows(g, rows, columns):
+    v = {"rows": exact(g, 3 * rows, columns)}
+    return v, lambda v: v["rows"].flip(0).view(rows, 3, columns).sum(1)
+
+
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
@@ -227,6 +244,7 @@ def record_operators():
     record_each(g, (erf_gelu, quick_gelu), tensors, notes)
     record_each(g, (multiply_columns, axial_rotary), tensors, notes)
     record_each(g, (causal_conv, gated_conv), tensors, notes)
+    record_each(g, (grouped_linear, combine_rows), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

@@ -42,9 +42,9 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable>, public Dev
   void repeat(std::uint64_t place, const std::function<void()>& calls) const override;
   [[nodiscard]] MemorySpace& memory() const override { return table_->memory(); }
   [[nodiscard]] bool takes_plain_weights() const override { return table_->takes_plain_weights(); }
-  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                     std::unique_ptr<PackedWeight> reuse) const override {
-    return table_->pack(w, compute, use, std::move(reuse));
+  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
+                                     WeightGroup group = {}) const override {
+    return table_->pack(w, compute, use, std::move(reuse), group);
   }
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_->attention_refusal(shape);

@@ -11,6 +11,7 @@
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/convolution/causal_conv.hpp"
+#include "runtime/ops/cpu/experts/expert_rows.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/operands.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
@@ -75,8 +76,8 @@ CpuOperatorTable::CpuOperatorTable(Isa isa, Bf16Products bf16)
       losses_(isa, products_, scratch_) {}
 
 std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType compute, PackFor use,
-                                                     std::unique_ptr<PackedWeight> reuse) const {
-  return products_.pack(w, compute, use, std::move(reuse));
+                                                     std::unique_ptr<PackedWeight> reuse, WeightGroup group) const {
+  return products_.pack(w, compute, use, std::move(reuse), group);
 }
 
 void CpuOperatorTable::run(const Linear& op) const {
@@ -310,6 +311,34 @@ void CpuOperatorTable::run(const CausalConvBackward& op) const {
 
 void CpuOperatorTable::run(const CachedConv& op) const {
   cached_conv(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const Route& op) const {
+  route(scratch_, op);
+}
+
+void CpuOperatorTable::run(const RouteBackward& op) const {
+  route_backward(op);
+}
+
+void CpuOperatorTable::run(const SortRoutes& op) const {
+  sort_routes(scratch_, op);
+}
+
+void CpuOperatorTable::run(const GroupedLinear& op) const {
+  products_.grouped_linear(op);
+}
+
+void CpuOperatorTable::run(const GroupedLinearBackwardInput& op) const {
+  products_.grouped_linear_backward_input(op);
+}
+
+void CpuOperatorTable::run(const GroupedLinearBackwardWeight& op) const {
+  products_.grouped_linear_backward_weight(op);
+}
+
+void CpuOperatorTable::run(const CombineRows& op) const {
+  combine_rows(pointwise_, scratch_, op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

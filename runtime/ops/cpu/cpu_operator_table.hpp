@@ -28,8 +28,8 @@ class CpuOperatorTable final : public OperatorTable {
   /// Returns the products of a weight's panels, for the fused output layers.
   [[nodiscard]] const MatrixProducts& products() const { return products_; }
 
-  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                     std::unique_ptr<PackedWeight> reuse) const override;
+  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
+                                     WeightGroup group = {}) const override;
 
   using OperatorTable::run;
   void run(const Linear& op) const override;
@@ -77,6 +77,13 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const CopyColumns& op) const override;
   Pending<LossSums> run(const SumLoss& op) const override;
   void run(const Custom& op) const override;
+  void run(const Route& op) const override;
+  void run(const RouteBackward& op) const override;
+  void run(const SortRoutes& op) const override;
+  void run(const GroupedLinear& op) const override;
+  void run(const GroupedLinearBackwardInput& op) const override;
+  void run(const GroupedLinearBackwardWeight& op) const override;
+  void run(const CombineRows& op) const override;
 
  private:
   Isa isa_;

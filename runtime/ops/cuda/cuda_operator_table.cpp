@@ -100,10 +100,11 @@ void CudaOperatorTable::run(const Put& op) const {
 // ---- matrix products ----
 
 std::unique_ptr<PackedWeight> CudaOperatorTable::pack(const Tensor& w, DType compute, PackFor /*use*/,
-                                                      std::unique_ptr<PackedWeight> /*reuse*/) const {
+                                                      std::unique_ptr<PackedWeight> reuse, WeightGroup group) const {
   assert(w.dtype() == compute);
   static_cast<void>(compute);
-  return std::make_unique<PlainWeight>(w);
+  if (group.index > 0) return reuse;  // the first group's view has all groups
+  return std::make_unique<PlainWeight>(Tensor(w.raw(), w.dtype(), Shape{group.count * w.rows(), w.columns()}));
 }
 
 void CudaOperatorTable::run(const Linear& op) const {
@@ -215,6 +216,36 @@ void CudaOperatorTable::run(const Rotary& op) const {
 
 void CudaOperatorTable::run(const TopK& op) const {
   top_k(at(), op.logits, op.values, op.indices, op.columns);
+}
+
+// ---- mixtures of experts ----
+
+void CudaOperatorTable::run(const Route& op) const {
+  route(at(), op);
+}
+
+void CudaOperatorTable::run(const RouteBackward& op) const {
+  route_backward(at(), op);
+}
+
+void CudaOperatorTable::run(const SortRoutes& op) const {
+  sort_routes(at(), op);
+}
+
+void CudaOperatorTable::run(const GroupedLinear& op) const {
+  grouped_linear(at(), op);
+}
+
+void CudaOperatorTable::run(const GroupedLinearBackwardInput& op) const {
+  grouped_linear_backward_input(at(), op);
+}
+
+void CudaOperatorTable::run(const GroupedLinearBackwardWeight& op) const {
+  grouped_linear_backward_weight(at(), op);
+}
+
+void CudaOperatorTable::run(const CombineRows& op) const {
+  combine_rows(at(), op);
 }
 
 // ---- attention ----

@@ -56,8 +56,8 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   [[nodiscard]] void* stream() const override { return options_.stream; }
   void wait() const override;
   void make_current() const noexcept override;
-  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                     std::unique_ptr<PackedWeight> reuse) const override;
+  std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
+                                     WeightGroup group = {}) const override;
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override;
 
   using OperatorTable::run;
@@ -112,6 +112,13 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const CopyColumns& op) const override;
   Pending<LossSums> run(const SumLoss& op) const override;
   void run(const Custom& op) const override;
+  void run(const Route& op) const override;
+  void run(const RouteBackward& op) const override;
+  void run(const SortRoutes& op) const override;
+  void run(const GroupedLinear& op) const override;
+  void run(const GroupedLinearBackwardInput& op) const override;
+  void run(const GroupedLinearBackwardWeight& op) const override;
+  void run(const CombineRows& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

@@ -73,6 +73,15 @@ void cosine(const Launch& at, const Cosine& op);
 void cosine_backward(const Launch& at, const CosineBackward& op);
 void copy_columns(const Launch& at, const CopyColumns& op);
 
+// ---- mixtures of experts (expert_operators.hpp); the rows of a group do not depend on the other rows ----
+void route(const Launch& at, const Route& op);
+void route_backward(const Launch& at, const RouteBackward& op);
+void sort_routes(const Launch& at, const SortRoutes& op);
+void grouped_linear(const Launch& at, const GroupedLinear& op);
+void grouped_linear_backward_input(const Launch& at, const GroupedLinearBackwardInput& op);
+void grouped_linear_backward_weight(const Launch& at, const GroupedLinearBackwardWeight& op);
+void combine_rows(const Launch& at, const CombineRows& op);
+
 // ---- sums over rows ----
 /// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);

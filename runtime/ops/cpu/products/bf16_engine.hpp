@@ -27,6 +27,7 @@ class Bf16Engine final : public ProductEngine {
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
   void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  [[nodiscard]] std::int64_t few_rows() const override { return 8; }
   void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
                      const Epilogue& epilogue) const override;
   void copy_column(const PackedPanel& right, std::int64_t column, float* to) const override;

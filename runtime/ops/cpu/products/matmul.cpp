@@ -29,12 +29,13 @@ const CpuPackedWeight& own(const PackedWeight& weight, [[maybe_unused]] PackFor 
 
 }  // namespace
 
-CpuPackedWeight::CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use)
+CpuPackedWeight::CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use,
+                                 std::int64_t groups)
     : rows_(rows),
       columns_(columns),
       compute_(compute),
       use_(use),
-      panel_rows_(panel_width(rows)),
+      panel_rows_(groups > 1 ? rows / groups : panel_width(rows)),
       panels_(static_cast<std::size_t>(divide_up(rows, panel_rows_))) {
   assert(rows > 0 && columns > 0);
 }
@@ -78,11 +79,17 @@ const ProductEngine& MatrixProducts::engine(DType compute) const {
 }
 
 std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType compute, PackFor use,
-                                                   std::unique_ptr<PackedWeight> reuse) const {
+                                                   std::unique_ptr<PackedWeight> reuse, WeightGroup group) const {
   std::unique_ptr<CpuPackedWeight> packed(static_cast<CpuPackedWeight*>(reuse.release()));
-  const bool fits = packed != nullptr && packed->rows() == w.rows() && packed->columns() == w.columns() &&
+  const std::int64_t rows = group.count * w.rows();
+  const bool fits = packed != nullptr && packed->rows() == rows && packed->columns() == w.columns() &&
                     packed->compute() == compute && packed->use() == use;
-  if (!fits) packed = std::make_unique<CpuPackedWeight>(w.rows(), w.columns(), compute, use);
+  if (!fits) packed = std::make_unique<CpuPackedWeight>(rows, w.columns(), compute, use, group.count);
+  if (group.count > 1) {
+    std::unique_ptr<PackedPanel>& slot = packed->slot(static_cast<int>(group.index));
+    slot = engine(compute).pack(w, use, std::move(slot));
+    return packed;
+  }
   for (int index = 0; index < packed->panels(); ++index) {
     const PanelRange range = packed->range(index);
     packed->slot(index) =
@@ -131,6 +138,52 @@ void MatrixProducts::linear_backward_weight(const Tensor& dy, const Tensor& x, c
   engine(x.dtype()).add_outer_products(dy, x, dw);
   if (!dbias.defined()) return;
   kernels_.add_column_sums({dy.raw(), dy.dtype() == DType::bf16}, dy.rows(), dy.columns(), dbias.data<float>());
+}
+
+namespace {
+
+/// Calls body(group, first row, rows) for the groups with rows.
+template <class Body>
+void for_groups(const Tensor& offsets, std::int64_t groups, Body body) {
+  const std::span<const std::int32_t> ends = offsets.span<std::int32_t>();
+  assert(std::ssize(ends) == groups + 1);
+  for (int group = 0; group < groups; ++group) {
+    const auto at = static_cast<std::size_t>(group);
+    if (ends[at] < ends[at + 1]) body(group, std::int64_t{ends[at]}, std::int64_t{ends[at + 1]} - ends[at]);
+  }
+}
+
+}  // namespace
+
+void MatrixProducts::grouped_linear(const GroupedLinear& op) const {
+  const CpuPackedWeight& weight = own(*op.w, PackFor::forward);
+  const ProductEngine& engine = this->engine(weight.compute());
+  const Matrix x = Matrix::of(op.x), y = Matrix::of(op.y);
+  assert(x.columns == weight.columns() && y.columns == weight.range(0).count && x.rows == y.rows);
+  for_groups(op.offsets, weight.panels(), [&](int group, std::int64_t first, std::int64_t rows) {
+    const bool each = op.rows_alone || rows <= engine.few_rows();
+    const auto product = each ? &ProductEngine::multiply_each : &ProductEngine::multiply;
+    (engine.*product)(x.row_slice(first, rows), weight.panel(group), y.row_slice(first, rows), {});
+  });
+}
+
+void MatrixProducts::grouped_linear_backward_input(const GroupedLinearBackwardInput& op) const {
+  const CpuPackedWeight& weight = own(*op.w, PackFor::backward_input);
+  const Matrix dy = Matrix::of(op.dy), dx = Matrix::of(op.dx);
+  assert(dx.columns == weight.columns() && dy.columns == weight.range(0).count && dx.rows == dy.rows);
+  for_groups(op.offsets, weight.panels(), [&](int group, std::int64_t first, std::int64_t rows) {
+    engine(weight.compute()).multiply(dy.row_slice(first, rows), weight.panel(group), dx.row_slice(first, rows), {});
+  });
+}
+
+void MatrixProducts::grouped_linear_backward_weight(const GroupedLinearBackwardWeight& op) const {
+  const std::int64_t rows = op.dy.columns();
+  assert(op.dy.dtype() == op.x.dtype() && op.dw.dtype() == DType::f32 && op.dw.columns() == op.x.columns());
+  for_groups(op.offsets, op.dw.rows() / rows, [&](int group, std::int64_t first, std::int64_t count) {
+    engine(op.x.dtype())
+        .add_outer_products(op.dy.row_slice(first, count), op.x.row_slice(first, count),
+                            op.dw.row_slice(group * rows, rows));
+  });
 }
 
 void MatrixProducts::linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const {

@@ -12,7 +12,7 @@
 // Both round operands to bf16 in bf16 products and accumulate in f32.
 //
 // A weight is cut along N into panels of at most `widest_panel` rows, so that the fused losses can walk a vocabulary in
-// chunks; most weights have a single panel.
+// chunks; most weights have a single panel. A weight of several groups has a panel for each.
 //
 // Thread-safety: all functions may be called from several threads at once.
 // Errors: shapes and dtypes are asserted. A refusal by oneDNN itself throws JobError(internal) naming the product.
@@ -40,7 +40,8 @@ struct PanelRange {
 
 class CpuPackedWeight final : public PackedWeight {
  public:
-  CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use);
+  /// `rows` counts all groups; a group of several is a panel.
+  CpuPackedWeight(std::int64_t rows, std::int64_t columns, DType compute, PackFor use, std::int64_t groups);
   [[nodiscard]] std::size_t bytes() const override;
   [[nodiscard]] bool rows_readable() const override;
   [[nodiscard]] std::int64_t rows() const { return rows_; }        ///< N
@@ -74,12 +75,16 @@ class MatrixProducts {
 
   /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
-                                                   std::unique_ptr<PackedWeight> reuse) const;
+                                                   std::unique_ptr<PackedWeight> reuse, WeightGroup group = {}) const;
   /// Computes y = activation(x w^T + bias); with `rows_alone`, the bits of a row do not depend on the other rows.
   void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
               std::optional<GeluKind> activation, bool rows_alone = false) const;
   void linear_backward_input(const Tensor& dy, const PackedWeight& w, const Tensor& dx, bool accumulate) const;
   void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const Tensor& dbias) const;
+
+  void grouped_linear(const GroupedLinear& op) const;
+  void grouped_linear_backward_input(const GroupedLinearBackwardInput& op) const;
+  void grouped_linear_backward_weight(const GroupedLinearBackwardWeight& op) const;
 
   /// Computes y (M, count) f32 or act = x (M, K) * w[panel]^T; `w` packed forward.
   void linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const;

@@ -80,6 +80,8 @@ class ProductEngine {
   /// Computes the same for few rows, whose bits do not depend on each other; `right` is packed forward.
   virtual void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
                              const Epilogue& epilogue) const = 0;
+  /// Returns the rows up to which multiply_each() is faster if the right operand comes from memory (`bench moe`).
+  [[nodiscard]] virtual std::int64_t few_rows() const = 0;
   /// Writes column `column` of the right operand, a row of a weight packed forward, to `to` (depth).
   virtual void copy_column(const PackedPanel& right, std::int64_t column, float* to) const = 0;
   /// Computes dw (N, K) f32 += dy (M, N)^T x (M, K).

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routers of mixtures of experts and the order of their routes, as expert_operators.hpp. Thread-safe.
+#pragma once
+
+#include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
+#include "runtime/ops/cpu/scratch.hpp"
+#include "runtime/ops/expert_operators.hpp"
+
+namespace maestro::cpu {
+
+void route(ScratchPool& pool, const Route& op);
+void route_backward(const RouteBackward& op);
+void sort_routes(ScratchPool& pool, const SortRoutes& op);
+void combine_rows(const PointwiseKernels& kernels, ScratchPool& pool, const CombineRows& op);
+
+}  // namespace maestro::cpu

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/ops/expert_functions.hpp"
+
+#include "runtime/ops/call_checks.hpp"
+
+namespace maestro {
+
+namespace {
+
+std::span<const std::int32_t> ids_of(const Block& block) {
+  return block.tensor().span<std::int32_t>();
+}
+
+}  // namespace
+
+Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias) {
+  const Tensor& z = logits.value();
+  check_route(z, chosen, options, bias);
+  const std::int64_t rows = z.rows(), experts = z.columns(), count = rows * chosen;
+  const OperatorTable& ops = tape.ops();
+  const Block best = tape.scratch({rows, chosen}, DType::i32);
+  const Block weights = tape.scratch({rows, chosen}, DType::f32);
+  ops.run(Route{.logits = z, .bias = bias, .options = options, .experts = best.tensor(), .weights = weights.tensor()});
+  Routes routes{rows,
+                tape.scratch({experts + 1}, DType::i32),
+                tape.scratch({count}, DType::i32),
+                tape.scratch({count}, DType::i32),
+                tape.scratch({rows, chosen}, DType::i32),
+                tape.output({count, 1}, DType::f32, logits.needs_gradient())};
+  ops.run(SortRoutes{.experts = best.tensor(),
+                     .offsets = routes.offsets.tensor(),
+                     .tokens = routes.row_tokens.tensor(),
+                     .routes = routes.row_routes.tensor(),
+                     .places = routes.places.tensor()});
+  const Var& by_row = routes.weights;
+  ops.run(IndexSelect{
+      .from = weights.tensor().reshaped({count, 1}), .index = ids_of(routes.row_routes), .to = by_row.value()});
+  if (!by_row.needs_gradient()) return routes;
+  tape.record(by_row, [&tape, logits, best, weights, by_row, options, count, places = routes.places] {
+    const Block dweights = tape.scratch({count, 1}, DType::f32);
+    tape.ops().run(IndexSelect{.from = by_row.gradient(), .index = ids_of(places), .to = dweights.tensor()});
+    const Block dlogits = tape.scratch(logits.value().shape(), DType::f32);
+    tape.ops().run(RouteBackward{.dweights = dweights.tensor().reshaped(weights.tensor().shape()),
+                                 .logits = logits.value(),
+                                 .experts = best.tensor(),
+                                 .weights = weights.tensor(),
+                                 .options = options,
+                                 .dlogits = dlogits.tensor()});
+    tape.add_gradient(logits, dlogits);
+  });
+  return routes;
+}
+
+namespace {
+
+/// The experts of a micro-batch's routes, with the operators that both passes use.
+class RoutedExperts {
+ public:
+  RoutedExperts(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts)
+      : tape_(&tape), x_(x), routes_(routes), experts_(experts) {}
+
+  [[nodiscard]] std::int64_t rows() const { return routes_.row_tokens.tensor().elements(); }
+  [[nodiscard]] std::int64_t ffn() const { return experts_.out->shape().columns(); }
+  /// Returns the rows' tokens in `of` (M, C): (R, C) act.
+  [[nodiscard]] Block by_row(const Tensor& of) const {
+    Block rows = scratch(of.columns());
+    ops().run(IndexSelect{.from = of, .index = ids_of(routes_.row_tokens), .to = rows.tensor()});
+    return rows;
+  }
+  /// Returns the rows' products with their experts' matrices, (R, N) act.
+  [[nodiscard]] Block product(const Block& rows, Parameter& weight) const {
+    Block y = scratch(weight.shape()[0] / weight.groups());
+    ops().run(GroupedLinear{.x = rows.tensor(),
+                            .w = &weight.packed(ops(), tape_->compute(), PackFor::forward),
+                            .offsets = routes_.offsets.tensor(),
+                            .y = y.tensor(),
+                            .rows_alone = tape_->rows_alone()});
+    return y;
+  }
+  /// Returns the networks' values (R, F) act from the first products' results.
+  [[nodiscard]] Block values(const Block& parts) const {
+    Block h = scratch(ffn());
+    ops().run(Glu{.x = parts.tensor(), .y = h.tensor(), .gate = experts_.gate});
+    return h;
+  }
+  /// Multiplies rows (R, F) by their routes' weights, in place.
+  void weigh(const Block& rows) const {
+    ops().run(Multiply{.a = rows.tensor(), .b = routes_.weights.value(), .out = rows.tensor()});
+  }
+  void combine(const Block& rows, const Tensor& to) const {
+    ops().run(CombineRows{.rows = rows.tensor(), .places = routes_.places.tensor(), .y = to});
+  }
+
+  /// Adds the gradients of x, weights and matrices, from dy (M, C) act.
+  void backward(const Tensor& dy, const Block& parts) const {
+    const Block dparts = scratch(2 * ffn());
+    backward_out(by_row(dy), parts, dparts);
+    backward_in(dparts);
+  }
+
+ private:
+  [[nodiscard]] const OperatorTable& ops() const { return tape_->ops(); }
+  [[nodiscard]] Block scratch(std::int64_t columns) const {
+    return tape_->scratch({rows(), columns}, tape_->compute());
+  }
+  void add_weight_gradient(const Block& dy, const Block& x, Parameter& weight) const {
+    if (!weight.trained()) return;
+    ops().run(GroupedLinearBackwardWeight{
+        .dy = dy.tensor(), .x = x.tensor(), .offsets = routes_.offsets.tensor(), .dw = weight.gradient()});
+  }
+  [[nodiscard]] Block input_gradient(const Block& dy, Parameter& weight) const {
+    Block dx = scratch(weight.shape().columns());
+    ops().run(GroupedLinearBackwardInput{.dy = dy.tensor(),
+                                         .w = &weight.packed(ops(), tape_->compute(), PackFor::backward_input),
+                                         .offsets = routes_.offsets.tensor(),
+                                         .dx = dx.tensor()});
+    return dx;
+  }
+  void backward_out(const Block& drows, const Block& parts, const Block& dparts) const {
+    const Block h = values(parts);
+    const Block dweighted = input_gradient(drows, *experts_.out);
+    if (routes_.weights.needs_gradient()) {
+      const Block dweights = tape_->scratch({rows(), 1}, DType::f32);
+      ops().run(RowDot{.a = dweighted.tensor(), .b = h.tensor(), .y = dweights.tensor()});
+      tape_->add_gradient(routes_.weights, dweights);
+    }
+    weigh(h);
+    add_weight_gradient(drows, h, *experts_.out);
+    weigh(dweighted);
+    ops().run(GluBackward{.dy = dweighted.tensor(), .x = parts.tensor(), .dx = dparts.tensor(), .gate = experts_.gate});
+  }
+  void backward_in(const Block& dparts) const {
+    if (experts_.in->trained()) add_weight_gradient(dparts, by_row(x_.value()), *experts_.in);
+    if (!x_.needs_gradient()) return;
+    const Block dx = tape_->scratch(x_.value().shape(), tape_->compute());
+    combine(input_gradient(dparts, *experts_.in), dx.tensor());
+    tape_->add_gradient(x_, dx);
+  }
+
+  Tape* tape_;
+  Var x_;
+  Routes routes_;
+  ExpertMatrices experts_;
+};
+
+}  // namespace
+
+Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts) {
+  check_experts(tape.compute(), x.value(), routes, experts);
+  const bool needs_gradient = x.needs_gradient() || routes.weights.needs_gradient() || experts.in->trained();
+  Var y = tape.output(x.value().shape(), tape.compute(), needs_gradient);
+  const RoutedExperts work(tape, x, routes, experts);
+  const Block parts = work.product(work.by_row(x.value()), *experts.in);
+  const Block weighted = work.values(parts);
+  work.weigh(weighted);
+  work.combine(work.product(weighted, *experts.out), y.value());
+  if (y.needs_gradient()) tape.record(y, [work, y, parts] { work.backward(y.gradient(), parts); });
+  return y;
+}
+
+}  // namespace maestro
