@@ -98,6 +98,18 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   more("query_pre_attn_scalar", &DecoderConfig::attention_scale);
   more("attn_logit_softcapping", &DecoderConfig::attention_softcap);
   more("final_logit_softcapping", &DecoderConfig::logit_softcap);
+  const auto expert = [&](const char* key, auto member) {
+    all.push_back({key, text(ours.experts.*member), text(stored.experts.*member)});
+  };
+  expert("num_experts", &ExpertConfig::count);
+  expert("num_experts_per_tok", &ExpertConfig::per_token);
+  expert("moe_intermediate_size", &ExpertConfig::ffn);
+  expert("shared_expert_intermediate_size", &ExpertConfig::shared_ffn);
+  expert("mlp_only_layers", &ExpertConfig::dense_layers);
+  const auto normed = [](const DecoderConfig& config) {
+    return text(config.experts.router.kind == RouterKind::chosen);
+  };
+  all.push_back({"norm_topk_prob", normed(ours), normed(stored)});
   return all;
 }
 

@@ -84,6 +84,10 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
 /// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
+  if (weights.experts.router != nullptr) {
+    const ExpertOptions experts{options.experts_per_token, options.router, options.gate};
+    return reduce_scatter_rows(tape, expert_network(tape, x, weights.experts, experts), group);
+  }
   const Affine& in = weights.ffn_in;
   const Affine out = part_of(weights.ffn_out, group);
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
@@ -121,8 +125,11 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
 std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers) {
   std::vector<Parameter*> matrices;
   for (const BlockWeights& each : layers) {
-    for (const Affine* product : {&each.qkv, &each.attention_out, &each.ffn_in, &each.ffn_out}) {
-      matrices.push_back(product->weight);
+    const ExpertWeights& experts = each.experts;
+    for (Parameter* matrix :
+         {each.qkv.weight, each.attention_out.weight, each.ffn_in.weight, each.ffn_out.weight, experts.in, experts.out,
+          experts.shared_in.weight, experts.shared_out.weight, experts.shared_gate}) {
+      if (matrix != nullptr) matrices.push_back(matrix);
     }
   }
   return matrices;

@@ -3,7 +3,8 @@
 // feed-forward network, both added to an f32 residual stream (pre-norm, Xiong et al. 2020).
 //
 // The weights decide the kind of a block: a norm with a bias is a layer norm, without it an RMS norm; a feed-forward
-// network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other a GELU. Norms that are left
+// network of gate and up projection (ffn_in of twice ffn_out's columns) is gated, any other a GELU; a layer with a
+// router has a mixture of experts (experts.hpp). Norms that are left
 // out do nothing: norms before the branches, after them (OLMo 2; Gemma 2 has both), and of query and key. So do factors
 // of the branches' columns.
 //
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "runtime/ops/parallel_functions.hpp"
+#include "sections/experts.hpp"
 #include "sections/parameter_builder.hpp"
 
 namespace maestro {
@@ -34,6 +36,7 @@ struct BlockWeights {
   Parameter* ffn_scale = nullptr;
   Parameter* query_norm = nullptr;  ///< norms of query and key, as in HeadNorms
   Parameter* key_norm = nullptr;
+  ExpertWeights experts;  ///< a mixture in place of ffn_in and ffn_out, if it has a router
 };
 
 /// Constants of a model's norms.
@@ -49,6 +52,8 @@ struct BlockOptions {
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
   GluGate gate = GluGate::silu;          ///< activation of gated networks
   GeluKind activation = GeluKind::tanh;  ///< activation of other networks
+  std::int64_t experts_per_token = 1;
+  RouteOptions router;
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
   const LayerCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups

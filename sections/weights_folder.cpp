@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <system_error>
 
 #include "runtime/core/nearest_name.hpp"
@@ -19,6 +21,9 @@ namespace maestro {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Ends of names: tensors that hold all experts of a layer.
+constexpr std::string_view fused_gate_up = "mlp.experts.gate_up_proj", fused_down = "mlp.experts.down_proj";
 
 constexpr const char* adapters_instead =
     " holds adapters; `maestro export --merge` makes a whole model of them and the weights below";
@@ -181,6 +186,7 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, ModelPart part
     if (const Status added = opened.add(path, *index); !added) return added.error();
   }
   if (const Status joined = opened.join_tied(); !joined) return joined.error();
+  if (const Status split = opened.split_experts(); !split) return split.error();
   return opened;
 }
 
@@ -203,6 +209,50 @@ Status WeightsFolder::join_tied() {
                    ", but tie_word_embeddings is true" + (config->gpt2() ? " (as when it is left out)" : "") +
                    "; set it to false in config.json if the model has an output layer of its own, or remove " +
                    std::string(head_name)};
+}
+
+Status WeightsFolder::split_experts() {
+  const auto fused = [](std::string_view name) { return name.ends_with(fused_gate_up) || name.ends_with(fused_down); };
+  std::vector<std::string> found = names();
+  std::erase_if(found, std::not_fn(fused));
+  if (found.empty()) return {};
+  const auto config = read_hf_config(folder_);
+  if (!config) return config.error();
+  if (!has_experts(config->family)) return {};  // unexpected tensors are refused by name
+  const ExpertNames expert_name = expert_names(config->family);
+  for (const std::string& name : found) {
+    const Place place = places_.find(name)->second;
+    const auto described = this->described(name);
+    if (!described) return described.error();
+    const Shape& shape = described->shape();
+    const bool in = name.ends_with(fused_gate_up);
+    if (shape.rank() != 3 || (in && shape[1] % 2 != 0)) {
+      return Error{ErrorCode::invalid_argument, label() + ": tensor '" + name + "' has shape " + shape.to_string() +
+                                                    ", expected (experts, " + (in ? "2 ffn, width)" : "width, ffn)")};
+    }
+    const std::string layer = name.substr(0, name.size() - (in ? fused_gate_up : fused_down).size());
+    const std::string block = layer + std::string(expert_name.block);
+    const auto parts = in ? std::vector{expert_name.gate, expert_name.up} : std::vector{expert_name.down};
+    const std::int64_t rows = shape[1] / std::ssize(parts);
+    std::int64_t row = 0;
+    for (std::int64_t expert = 0; expert < shape[0]; ++expert) {
+      for (const std::string_view part : parts) {
+        const std::string own = block + ".experts." + std::to_string(expert) + "." + std::string(part) + ".weight";
+        if (!places_.try_emplace(own, Place{place.file, place.stored_name, 0, row, rows}).second) {
+          return Error{ErrorCode::corrupt, label() + ": tensor '" + own + "' is stored twice, also in '" + name + "'"};
+        }
+        row += rows;
+      }
+    }
+    places_.erase(name);
+    // In this form the router has the name of other families' too.
+    const auto router = places_.find(layer + std::string(fused_expert_block) + ".gate.weight");
+    if (expert_name.block == fused_expert_block || router == places_.end()) continue;
+    const Place moved = router->second;
+    places_.erase(router);
+    places_.try_emplace(block + ".gate.weight", moved);
+  }
+  return {};
 }
 
 Status WeightsFolder::add(const fs::path& path, const WeightMap& index) {
@@ -249,6 +299,12 @@ Error WeightsFolder::unknown(std::string_view name) const {
 }
 
 Result<ConstTensor> WeightsFolder::own_shape(const Place& place, Result<ConstTensor> stored) const {
+  if (stored && place.rows > 0) {
+    const std::int64_t columns = stored->shape()[stored->shape().rank() - 1];
+    const Shape own{place.rows, columns};
+    if (!stored->defined()) return ConstTensor(nullptr, stored->dtype(), own);
+    return stored->reshaped(Shape{stored->elements() / columns, columns}).row_slice(place.first_row, place.rows);
+  }
   if (!stored || place.leading_ones == 0) return stored;
   const Shape& shape = stored->shape();
   const Shape own = with_ones(shape, -place.leading_ones);
@@ -278,6 +334,7 @@ void WeightsFolder::release(std::string_view name) const {
 Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vector<NamedTensor>& tensors) const {
   std::vector<Change> changes;
   const auto change = [&](const Place& place, const ConstTensor& values) {
+    assert(place.rows == 0);
     const Shape stored = with_ones(values.shape(), place.leading_ones);
     changes.push_back({place.file, place.stored_name, values.reshaped(stored)});
   };
@@ -291,6 +348,11 @@ Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vec
   for (const auto& [name, values] : tensors) {
     const auto found = places_.find(name);
     if (found == places_.end()) return unknown(name);
+    if (found->second.rows > 0) {
+      return Error{ErrorCode::invalid_argument,
+                   label() + ": '" + name + "' is a part of '" + found->second.stored_name +
+                       "', which cannot be written in this form; save the model with a tensor for each expert first"};
+    }
     change(found->second, values);
     if (name == twice) change(head->second, values);
   }

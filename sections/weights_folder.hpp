@@ -29,8 +29,9 @@ class WeightsFolder {
   /// model-*.safetensors (shards). A model.safetensors next to files of another set is refused, since one of the two is
   /// stale. The index selects the file of a tensor that several files hold, and every tensor that it names exists.
   /// Names without the base model's prefix ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. If config.json
-  /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. Errors
-  /// name the folder, or the file at fault.
+  /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. A
+  /// tensor that holds all experts of a layer has their names (ExpertNames), a part of it each. Errors name the folder,
+  /// or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder,
                                                   ModelPart part = ModelPart::language_model);
 
@@ -65,13 +66,17 @@ class WeightsFolder {
   struct Place {
     std::size_t file = 0;
     std::string stored_name;
-    int leading_ones = 0;  // of the stored shape
+    int leading_ones = 0;        // of the stored shape
+    std::int64_t first_row = 0;  // of the stored tensor's rows, all dimensions but the last folded
+    std::int64_t rows = 0;       // 0: the whole tensor
   };
   WeightsFolder() = default;
   /// Returns the tensor without its leading dimensions of 1.
   [[nodiscard]] Result<ConstTensor> own_shape(const Place& place, Result<ConstTensor> stored) const;
   [[nodiscard]] Status add(const std::filesystem::path& path, const WeightMap& index);
   [[nodiscard]] Status join_tied();
+  /// Gives the parts of fused expert tensors their names.
+  [[nodiscard]] Status split_experts();
   [[nodiscard]] Error unknown(std::string_view name) const;
 
   /// Returns a stored tensor's part and full name.

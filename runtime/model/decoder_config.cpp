@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 namespace maestro {
@@ -64,11 +65,78 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
 
 void check_window(const JobTable& section, const DecoderConfig& config) {
   using enum DecoderFamily;
-  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text};
+  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text, qwen3_moe, mixtral};
   if (!section.has("window") || config.window == 0 || std::ranges::count(windowed, config.family) > 0) return;
   section.fail_among({"window", "family"},
                      "family \"" + std::string(name_of(config.family)) +
                          "\" lacks sliding windows; leave window out or set family = \"mistral\"");
+}
+
+void check_experts(const JobTable& section, const DecoderConfig& config) {
+  const ExpertConfig& experts = config.experts;
+  const std::string family = "family \"" + std::string(name_of(config.family)) + "\"";
+  if (has_experts(config.family) != (experts.count > 0)) {
+    section.fail_among({"experts", "family"},
+                       experts.count > 0 ? family + " lacks experts; leave experts out or set family = \"qwen3_moe\""
+                                         : family + " has experts; set experts, for example to 8");
+  }
+  for (const char* key : {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers"}) {
+    if (experts.count == 0 && section.has(key)) section.fail(key, "is without effect: the decoder lacks experts");
+  }
+  if (experts.count == 0) return;
+  const RouterKind kind = experts.router.kind;
+  if (section.has("router") &&
+      (kind == RouterKind::sigmoid || (kind == RouterKind::softmax && config.family == DecoderFamily::mixtral))) {
+    section.fail_among({"router", "family"}, family + " has no router \"" +
+                                                 std::string(router_kind_names[static_cast<std::size_t>(kind)]) +
+                                                 "\"; set router = \"chosen\"");
+  }
+  if (!has_dense_layers(config.family) && !experts.dense_layers.empty()) {
+    section.fail_among({"dense_layers", "family"}, family + " has experts in every layer; leave dense_layers out");
+  }
+  if (std::ssize(experts.dense_layers) >= config.layers) {
+    section.fail_among({"dense_layers", "layers"},
+                       "no layer has experts; set dense_layers below " + setting("layers", config.layers));
+  }
+  if (!has_dense_layers(config.family) && section.has("ffn") && section.has("expert_ffn") &&
+      experts.ffn != config.ffn) {
+    section.fail_among({"ffn", "expert_ffn"}, family + " lacks dense networks; leave ffn out");
+  }
+  if (experts.per_token > experts.count) {
+    section.fail_among({"experts_per_token", "experts"}, setting("experts_per_token", experts.per_token) +
+                                                             " is above " + setting("experts", experts.count));
+  }
+  if ((config.family == DecoderFamily::qwen2_moe) != (experts.shared_ffn > 0)) {
+    section.fail_among({"shared_ffn", "family"},
+                       experts.shared_ffn > 0
+                           ? family + " lacks a shared expert; leave shared_ffn out or set family = \"qwen2_moe\""
+                           : family + " has a shared expert; set shared_ffn to its columns");
+  }
+}
+
+/// Reads the shape of expert layers; `defaults` come from stored weights or are empty.
+void read_experts(const JobTable& section, DecoderConfig& out) {
+  ExpertConfig& experts = out.experts;
+  experts.count = section.integer("experts", experts.count, size_or_automatic,
+                                  {"experts of a layer, for families with experts: olmoe, ...; 0: none", "experts"});
+  experts.per_token = section.integer("experts_per_token", experts.per_token, size_range,
+                                      {"experts that each token passes through", "experts"});
+  experts.ffn =
+      section.integer("expert_ffn", experts.ffn, size_or_automatic, {"columns of an expert; 0: as ffn", "columns"});
+  experts.shared_ffn =
+      section.integer("shared_ffn", experts.shared_ffn, size_or_automatic,
+                      {"columns of the expert that every token passes through (qwen2_moe); 0: none", "columns"});
+  const std::int64_t dense =
+      section.integer("dense_layers", std::ssize(experts.dense_layers), {.min = 0, .max = most_layers},
+                      {"first layers with a dense network (qwen2_moe, qwen3_moe)", "layers"});
+  experts.router.kind = section.choice("router", experts.router.kind, router_kind_names,
+                                       {"how a token weighs its experts: by the softmax over all experts, or over the "
+                                        "chosen ones (mixtral; qwen2_moe and qwen3_moe have either)"});
+  if (section.has("dense_layers")) {
+    experts.dense_layers.resize(static_cast<std::size_t>(dense));
+    std::iota(experts.dense_layers.begin(), experts.dense_layers.end(), std::int64_t{0});
+  }
+  check_experts(section, out);
 }
 
 /// Makes every `interval`-th layer `special`, and the others `usual`.
@@ -130,6 +198,20 @@ std::optional<DecoderFamily> family_of(std::string_view name) {
   return static_cast<DecoderFamily>(found - decoder_family_names.begin());
 }
 
+bool has_dense_layers(DecoderFamily family) {
+  return !has_experts(family) || family == DecoderFamily::qwen2_moe || family == DecoderFamily::qwen3_moe;
+}
+
+bool has_experts(DecoderFamily family) {
+  using enum DecoderFamily;
+  return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral;
+}
+
+ExpertNames expert_names(DecoderFamily family) {
+  if (family == DecoderFamily::mixtral) return {"block_sparse_moe", "w1", "w3", "w2"};
+  return {};
+}
+
 void set_mixers(DecoderConfig& config, std::vector<LayerMixer> layers) {
   if (std::ranges::none_of(layers, &LayerMixer::windowed)) config.window = 0;
   if (std::ranges::count(layers, LayerMixer{.windowed = config.window > 0}) == std::ssize(layers)) layers.clear();
@@ -140,8 +222,9 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
   using enum DecoderFamily;
   config.family = family;
   if (family == gpt2) config.qkv_bias = config.out_bias = config.ffn_bias = true;
-  if (family == qwen2) config.qkv_bias = true;
-  if (family == qwen3 || family == gemma3_text) config.qk_norm = QkNorm::head;
+  if (family == qwen2 || family == qwen2_moe) config.qkv_bias = true;
+  if (family == qwen3 || family == gemma3_text || family == qwen3_moe) config.qk_norm = QkNorm::head;
+  if (family == olmoe) config.qk_norm = QkNorm::whole;
   if (family == phi3) config.fused_names = true;
   if (family == gemma) make_gemma(config);
   if (family == gemma2) {
@@ -163,6 +246,8 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.lfm2_names = true;
     if (config.conv_width == 0) config.conv_width = 3;
   }
+  if (family == mixtral) config.experts.router.kind = RouterKind::chosen;
+  config.experts.shared_gate = family == qwen2_moe;
   return config;
 }
 
@@ -188,10 +273,11 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
                                     "an absent vocabulary is raised to them",
                                     "tokens"});
   out.positions = section.integer("positions", out.positions, size_range, {"the longest sequence", "tokens"});
-  out.window = section.integer("window", out.window, size_or_automatic,
-                               {"keys that a query sees in layers with a sliding window, including itself: all layers "
-                                "(mistral, phi3), every second (gemma2), five of six (gemma3_text); 0: no windows",
-                                "tokens"});
+  out.window = section.integer(
+      "window", out.window, size_or_automatic,
+      {"keys that a query sees in layers with a sliding window, including itself: all layers "
+       "(mistral, phi3, qwen3_moe, mixtral), every second (gemma2), five of six (gemma3_text); 0: no windows",
+       "tokens"});
   out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
   out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"the base of rotary positions"});
   out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
@@ -200,6 +286,7 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   read_mixers(section, out, fresh);
   check_heads(section, out);
   check_window(section, out);
+  read_experts(section, out);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/job/job_table.hpp"
+#include "runtime/model/expert_config.hpp"
 
 namespace maestro {
 
@@ -28,12 +29,17 @@ enum class DecoderFamily : std::uint8_t {
   gemma3_text,
   olmo2,
   smollm3,
-  lfm2
+  lfm2,
+  olmoe,
+  qwen2_moe,
+  qwen3_moe,
+  mixtral
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 12> decoder_family_names{
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3", "lfm2"};
+inline constexpr std::array<std::string_view, 16> decoder_family_names{
+    "gpt2",        "llama", "mistral", "qwen2", "qwen3", "phi3",      "gemma",     "gemma2",
+    "gemma3_text", "olmo2", "smollm3", "lfm2",  "olmoe", "qwen2_moe", "qwen3_moe", "mixtral"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -135,6 +141,7 @@ struct DecoderConfig {
   std::int64_t conv_width = 0;  ///< rows that a convolution's filter covers, including its own; LFM2
   bool conv_bias = false;       ///< biases of a convolution's filter and of the products before and after it
   bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
+  ExpertConfig experts;
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
@@ -149,6 +156,13 @@ struct DecoderConfig {
   }
   bool operator==(const DecoderConfig&) const = default;
 };
+
+/// Returns whether a family's layers are mixtures of experts.
+[[nodiscard]] bool has_experts(DecoderFamily family);
+/// Returns whether a layer of the family may have a dense feed-forward network.
+[[nodiscard]] bool has_dense_layers(DecoderFamily family);
+/// Returns the names of its expert layers.
+[[nodiscard]] ExpertNames expert_names(DecoderFamily family);
 
 /// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2 have attention.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);

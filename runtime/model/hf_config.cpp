@@ -42,9 +42,11 @@ void refuse_own_code(const HfKeys& keys) {
 
 namespace {
 
-std::string family_names() {
+std::string family_names(bool (*wanted)(DecoderFamily) = [](DecoderFamily) { return true; }) {
   std::string names;
-  for (const std::string_view family : decoder_family_names) names += (names.empty() ? "" : ", ") + std::string(family);
+  for (const std::string_view family : decoder_family_names) {
+    if (wanted(*family_of(family))) names += (names.empty() ? "" : ", ") + std::string(family);
+  }
   return names;
 }
 
@@ -70,10 +72,11 @@ DecoderConfig decoder_of(const Keys& keys) {
   const JsonValue type = keys.find("model_type");
   if (!type) type.expected("a family");
   refuse_own_code(keys);
-  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    if (keys.find(experts)) keys.fail(experts, "a mixture of experts is not supported");
-  }
   const std::optional<DecoderFamily> family = family_at(type);
+  for (const char* experts : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (!keys.find(experts) || (family && has_experts(*family))) continue;
+    keys.fail(experts, "a mixture of experts is only supported in " + family_names(has_experts));
+  }
   if (!family) {
     refuse_multimodal(keys, type);
     type.refuse("is not supported; these are: " + family_names());

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/model/hf_experts.hpp"
+
 namespace maestro {
 
 namespace {
@@ -94,6 +96,23 @@ constexpr Family families[] = {
      .tied = true,
      .activation = nullptr,
      .epsilon = "norm_eps",
+     .rotary = {.theta = 1e6}},
+    {.family = DecoderFamily::olmoe,
+     .architecture = "OlmoeForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 4096,
+     .attention_bias = true},
+    {.family = DecoderFamily::qwen2_moe, .architecture = "Qwen2MoeForCausalLM", .positions = 32768, .kv_heads = 16},
+    {.family = DecoderFamily::qwen3_moe,
+     .architecture = "Qwen3MoeForCausalLM",
+     .positions = 32768,
+     .kv_heads = 4,
+     .attention_bias = true},
+    {.family = DecoderFamily::mixtral,
+     .architecture = "MixtralForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 131072,
+     .kv_heads = 8,
      .rotary = {.theta = 1e6}}};
 
 const Family& defaults_of(DecoderFamily family) {
@@ -170,6 +189,16 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
   const std::int64_t absent = config.family == phi3 || null ? 0 : 4096;
   if (config.family == mistral || config.family == phi3) {
     config.window = keys.size("sliding_window", absent);
+  } else if (config.family == mixtral) {
+    config.window = keys.size("sliding_window", 0);
+  } else if (config.family == qwen3_moe) {
+    const std::int64_t window = keys.size("sliding_window", absent);
+    config.window = keys.flag("use_sliding_window", false) ? window : 0;
+    (void)keys.find("max_window_layers");  // the class has windows in all layers
+  } else if (config.family == qwen2_moe) {
+    keys.require_flag("use_sliding_window", false);
+    for (const char* key : {"sliding_window", "max_window_layers"}) (void)keys.find(key);
+    read_layer_types(keys, config, [](std::int64_t) { return false; });
   } else if (config.family == qwen2 || config.family == qwen3) {
     const std::int64_t window = keys.size("sliding_window", absent);
     config.window = keys.flag("use_sliding_window", false) ? window : 0;
@@ -361,6 +390,12 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   } else {
     keys.require_flag("attention_bias", config.qkv_bias);
   }
+  if (name == DecoderFamily::qwen2_moe) config.qkv_bias = keys.flag("qkv_bias", true);
+  if (has_experts(name)) read_hf_experts(keys, config);
+  if (name == DecoderFamily::olmoe && config.query_columns() != config.width) {
+    keys.fail("head_dim", "heads of " + std::to_string(config.head_size) + " columns do not make up hidden_size = " +
+                              std::to_string(config.width) + ", which " + family.architecture + " norms");
+  }
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
@@ -392,7 +427,10 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   using enum DecoderFamily;
   const bool qwen = config.family == qwen2 || config.family == qwen3;
   if (qwen) out["use_sliding_window"] = config.window > 0;
-  if (qwen || config.family == mistral || config.family == phi3 || is_windowed_gemma(config)) {
+  if (config.family == qwen3_moe) out["use_sliding_window"] = config.window > 0;
+  if (config.family == qwen2_moe) out["qkv_bias"] = config.qkv_bias;
+  if (qwen || config.family == qwen3_moe || config.family == mixtral || config.family == mistral ||
+      config.family == phi3 || is_windowed_gemma(config)) {
     out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   }
   if (qwen || is_windowed_gemma(config)) {
@@ -444,6 +482,7 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
   write_rotary(config, rotary_form(family), out);
   write_layers(config, out);
+  if (has_experts(config.family)) write_hf_experts(config, out);
   if (is_windowed_gemma(config)) write_windowed_gemma(config, out);
   return out;
 }

@@ -18,8 +18,14 @@ namespace {
 DecoderConfig checked(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data) {
   DecoderConfig config = resolved(decoder);
   check_decoder(context.name, config, data);
-  check_parallel_fit(context.name, {config.heads, config.kv_heads, config.ffn, config.vocabulary},
-                     context.parallel.layout);
+  if (config.experts.count > 0 && context.lora.given() && context.lora.ffn) {
+    throw JobError(context.name + ".lora.on: adapters of experts are not supported; leave \"ffn\" out");
+  }
+  CutSizes sizes{config.heads, config.kv_heads, config.ffn, config.vocabulary};
+  // All networks are cut alike: a common divisor is one of each.
+  if (config.experts.count > 0)
+    sizes.ffn = std::gcd(sizes.ffn, std::gcd(config.experts.ffn, config.experts.shared_ffn));
+  check_parallel_fit(context.name, sizes, context.parallel.layout);
   check_stage(context.name, context.stage, config.layers);
   return config;
 }
@@ -294,9 +300,13 @@ namespace {
 /// Returns the shape of a stage's layers.
 DecoderConfig config_of(DecoderConfig config, const Stage& stage) {
   config.layers = stage.layers;
-  if (config.mixers.empty()) return config;
-  const auto first = config.mixers.begin() + stage.first_layer;
-  config.mixers = {first, first + stage.layers};
+  if (!config.mixers.empty()) {
+    const auto first = config.mixers.begin() + stage.first_layer;
+    config.mixers = {first, first + stage.layers};
+  }
+  std::vector<std::int64_t>& dense = config.experts.dense_layers;
+  for (std::int64_t& layer : dense) layer -= stage.first_layer;
+  std::erase_if(dense, [&](std::int64_t layer) { return layer < 0 || layer >= stage.layers; });
   return config;
 }
 

@@ -2,6 +2,7 @@
 #include "sections/decoder/decoder_shape.hpp"
 
 #include <algorithm>
+#include <iomanip>
 #include <sstream>
 #include <vector>
 
@@ -77,13 +78,64 @@ void check_data(const std::string& section, const DecoderConfig& config, const D
   }
 }
 
+/// A layer's feed-forward network, for a token.
+struct Network {
+  double products = 0;  ///< columns of its products with the width as the other side
+  double kept = 0;      ///< values that the backward pass reads
+  double working = 0;   ///< values that a pass holds temporarily
+};
+Network network_of(const DecoderConfig& config, std::int64_t layer) {
+  const ExpertConfig& experts = config.experts;
+  if (!experts.at(layer)) {
+    const auto values = static_cast<double>(config.ffn_matrices() * config.ffn);
+    return {values, values, values};
+  }
+  const auto routes = static_cast<double>(experts.per_token);
+  const auto ffn = static_cast<double>(experts.ffn), shared = static_cast<double>(experts.shared_ffn);
+  return {routes * 3 * ffn + 3 * shared + static_cast<double>(experts.count), routes * 2 * ffn + 3 * shared,
+          routes * (2 * static_cast<double>(config.width) + 4 * ffn) + 3 * shared};
+}
+
+/// Parameters of a body, and how many of them a token passes through.
+struct ActiveElements {
+  double all = 0;
+  double active = 0;
+};
+ActiveElements active_elements(const DecoderConfig& config) {
+  ActiveElements elements;
+  const auto width = static_cast<double>(config.width);
+  elements.all = elements.active = static_cast<double>(config.vocabulary) * width * (config.tied ? 1 : 2) +
+                                   static_cast<double>(config.layers) * width *
+                                       static_cast<double>(2 * (config.query_columns() + config.key_columns()));
+  const ExpertConfig& experts = config.experts;
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const double active = width * network_of(config, i).products;
+    const std::int64_t idle = experts.at(i) ? experts.count - experts.per_token : 0;
+    elements.active += active;
+    elements.all += active + 3 * width * static_cast<double>(idle * experts.ffn);
+  }
+  return elements;
+}
+
+/// Returns "6.9B", or "62M" below a tenth of a billion.
+std::string billions(double count) {
+  std::ostringstream out;
+  out << std::fixed;
+  count < 1e8 ? out << std::setprecision(count < 1e7 ? 1 : 0) << count / 1e6 << "M"
+              : out << std::setprecision(1) << count / 1e9 << "B";
+  return out.str();
+}
+
 }  // namespace
 
 DecoderConfig resolved(DecoderConfig config) {
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.head_size == 0 && config.heads > 0 && config.width % config.heads == 0)
     config.head_size = config.width / config.heads;
+  ExpertConfig& experts = config.experts;
+  if (!has_dense_layers(config.family) && experts.ffn != 0) config.ffn = experts.ffn;
   if (config.ffn == 0) config.ffn = config.gpt2() ? 4 * config.width : (8 * config.width + 191) / 192 * 64;
+  if (experts.count > 0 && experts.ffn == 0) experts.ffn = config.ffn;
   return config;
 }
 
@@ -142,6 +194,13 @@ std::string described(const DecoderConfig& config) {
   if (config.window > 0) out << ", windows of " << config.window;
   const auto convolutions = std::ranges::count(config.mixers, MixerKind::convolution, &LayerMixer::kind);
   if (convolutions > 0) out << ", convolutions of " << config.conv_width << " in " << convolutions << " layers";
+  const ExpertConfig& experts = config.experts;
+  if (experts.count > 0) {
+    out << ", " << experts.count << " experts of " << experts.ffn << ", " << experts.per_token << " a token";
+    if (experts.shared_ffn > 0) out << ", a shared expert of " << experts.shared_ffn;
+    const ActiveElements elements = active_elements(config);
+    out << ", " << billions(elements.all) << " parameters, " << billions(elements.active) << " active";
+  }
   out << (config.tied ? ", tied" : ", untied") << ", vocabulary " << config.vocabulary;
   return out.str();
 }
@@ -149,7 +208,7 @@ std::string described(const DecoderConfig& config) {
 double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   const auto width = static_cast<double>(config.width);
-  const auto ffn = static_cast<double>(config.ffn_matrices() * config.ffn);
+  const double ffn = network_of(config, layer).products;
   if (config.mixer_of(layer).kind == MixerKind::convolution) {
     return 2.0 * t * width * (4.0 * width + ffn) + 2.0 * t * width * static_cast<double>(config.conv_width);
   }
@@ -182,11 +241,12 @@ double mixer_values(const DecoderConfig& config, MixerKind kind) {
 }
 
 /// Returns the bytes of a row that a training pass keeps in a layer.
-double layer_bytes(const DecoderConfig& config, MixerKind kind, DType precision, std::int64_t tensor) {
+double layer_bytes(const DecoderConfig& config, std::int64_t layer, DType precision, std::int64_t tensor) {
   const auto width = static_cast<double>(config.width);
   // Norms, the mixer, two branches, and the FFN before and after its activation.
   const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
-  const double ffn_values = static_cast<double>(config.ffn_matrices() * config.ffn);
+  const double ffn_values = network_of(config, layer).kept;
+  const MixerKind kind = config.mixer_of(layer).kind;
   const double gathered = tensor == 1 ? 0 : 4.0 * width * static_cast<double>(tensor);
   const double activations = norms + mixer_values(config, kind) + 2.0 * width + ffn_values + gathered;
   return activations * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float);
@@ -201,7 +261,7 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   for (std::int64_t first = 0; first < config.layers; first += group) {
     double bytes = 0;
     for (std::int64_t layer = first; layer < std::min(first + group, config.layers); ++layer) {
-      bytes += layer_bytes(config, config.mixer_of(layer).kind, precision, tensor);
+      bytes += layer_bytes(config, layer, precision, tensor);
     }
     largest = std::max(largest, bytes);
   }
@@ -214,11 +274,10 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
 double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
   const auto width = static_cast<double>(config.width);
   const double attention = static_cast<double>(2 * config.query_columns() + 2 * config.key_columns());
-  const double network = static_cast<double>(config.ffn_matrices() * config.ffn);
-  double most = network;
+  double most = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const bool convolution = config.mixer_of(layer).kind == MixerKind::convolution;
-    most = std::max(most, convolution ? 4.0 * width : attention);
+    most = std::max({most, convolution ? 4.0 * width : attention, network_of(config, layer).working});
   }
   const double branch = (most + 2.0 * width) * static_cast<double>(size_of(precision));
   return static_cast<double>(tokens) * (branch + 2.0 * width * sizeof(float));

@@ -62,6 +62,7 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 
 /// Returns the FLOPs of a layer in a forward pass over a sample with T tokens:
 ///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (others)
+///   2 T C (3 k F + 3 Fs + E)                       in a layer with E experts, k for a token, in place of C F n
 ///   2 * 2 * S * H D                                scores and their product with the values
 /// with S = T^2 / 2, the causal half, or in a layer with windows of W < T keys W T - W^2 / 2, or with a convolution
 ///   2 T C 4 C + 2 T C F n + 2 T C w                its two products, the feed-forward network, its filter

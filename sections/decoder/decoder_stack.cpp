@@ -42,6 +42,7 @@ class DecoderStack::Builder {
   void add_attention(BlockWeights& layer, const std::string& prefix);
   void add_convolution(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
+  void add_experts(ExpertWeights& experts, const std::string& prefix);
   void add_norms(BlockWeights& layer, const std::string& prefix);
   /// Adds a projection onto `sizes` rows, each stored under its name, or all as `fused` if the family does so.
   Affine stacked(const std::string& prefix, const std::string& fused, const std::vector<const char*>& names,
@@ -249,6 +250,35 @@ void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::str
   adapt(adapters_.lora.ffn, layer.ffn_out, {{out}, {config_.width}, config_.ffn, true});
 }
 
+void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::string& prefix) {
+  const ExpertConfig& config = config_.experts;
+  const ExpertNames names = expert_names(config_.family);
+  const std::int64_t width = config_.width, ffn = config.ffn;
+  const std::string block = prefix + std::string(names.block) + ".";
+  const auto name_of = [&](std::int64_t expert, std::string_view part) {
+    return block + "experts." + std::to_string(expert) + "." + std::string(part) + ".weight";
+  };
+  experts.router = &add_.stored(add_.matrix(block + "gate.weight", Shape{config.count, width}, config_.init_std));
+  const std::vector<std::int64_t> heights(static_cast<std::size_t>(2 * config.count), ffn);
+  experts.in = &add_.groups(block + "experts.gate_up", Shape{config.count * 2 * ffn, width}, config_.init_std,
+                            cut_.stacked(heights), config.count);
+  experts.out = &add_.groups(block + "experts.down", Shape{config.count * width, ffn}, residual_deviation(),
+                             cut_.columns(ffn), config.count);
+  for (std::int64_t expert = 0; expert < config.count; ++expert) {
+    add_.stored_rows(name_of(expert, names.gate), *experts.in, 2 * expert * ffn, ffn);
+    add_.stored_rows(name_of(expert, names.up), *experts.in, (2 * expert + 1) * ffn, ffn);
+    add_.stored_rows(name_of(expert, names.down), *experts.out, expert * width, width);
+  }
+  if (config.shared_ffn == 0) return;
+  const std::string shared = block + "shared_expert.";
+  experts.shared_in =
+      stacked(shared, "gate_up_proj", {"gate_proj", "up_proj"}, {config.shared_ffn, config.shared_ffn}, false);
+  experts.shared_out = added(shared + "down_proj", Shape{width, config.shared_ffn}, false);
+  if (!config.shared_gate) return;
+  experts.shared_gate =
+      &add_.stored(add_.matrix(block + "shared_expert_gate.weight", Shape{1, width}, config_.init_std));
+}
+
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
   const bool before = config_.norms != BlockNorms::behind, behind = config_.norms != BlockNorms::before;
   if (before) layer.attention_norm = rms_norm(prefix + names_.first_norm);
@@ -266,7 +296,11 @@ BlockWeights DecoderStack::Builder::rotary_layer(const std::string& prefix, std:
   } else {
     add_attention(layer, prefix + "self_attn.");
   }
-  add_feed_forward(layer, prefix + names_.network);
+  if (config_.experts.at(index)) {
+    add_experts(layer.experts, prefix);
+  } else {
+    add_feed_forward(layer, prefix + names_.network);
+  }
   add_norms(layer, prefix);
   return layer;
 }
@@ -317,6 +351,8 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
   options.norm = norm_terms();
   options.whole_head_norms = config_.qk_norm == QkNorm::whole;
   options.gate = config_.gelu_gate ? GluGate::gelu : GluGate::silu;
+  options.experts_per_token = config_.experts.per_token;
+  options.router = config_.experts.router;
   options.tensor_group = parallel_.tensor_group;
   options.context_group = parallel_.context_group;
   return options;

@@ -32,13 +32,17 @@ class RandomDecoder {
     DecoderConfig config = resolved(base);
     if (family == gpt2) return with_family(config, family);
     const bool windowed_gemma = family == gemma2 || family == gemma3_text;
-    const bool windows = family == mistral || family == phi3 || windowed_gemma;
-    if (family != phi3) config.head_size = 2 * below(4) + 4;
+    const bool windows =
+        family == mistral || family == phi3 || windowed_gemma || family == qwen3_moe || family == mixtral;
+    if (family != phi3 && family != olmoe) config.head_size = 2 * below(4) + 4;
     config.window = windows ? below(11) + 2 : 0;  // more than one token: otherwise query and key get no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
     if (family == llama || family == smollm3) config.ffn_bias = below(2) == 1;
-    const bool attention_bias = family != mistral && family != qwen2 && family != phi3 && family != lfm2;
+    if (has_experts(family)) add_experts(config);
+    if (family == qwen2_moe) config.qkv_bias = below(2) == 1;
+    const bool attention_bias = family != mistral && family != qwen2 && family != phi3 && family != lfm2 &&
+                                family != qwen2_moe && family != mixtral;
     if (attention_bias) config.qkv_bias = config.out_bias = below(2) == 1;
     if (family == lfm2) convolve(config);
     if (family == phi3) {
@@ -57,6 +61,15 @@ class RandomDecoder {
 
  private:
   std::int64_t below(std::int64_t end) { return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random_); }
+  void add_experts(DecoderConfig& config) {
+    ExpertConfig& experts = config.experts;
+    experts.count = below(5) + 2;
+    experts.per_token = below(experts.count) + 1;
+    experts.ffn = has_dense_layers(config.family) ? 4 * (below(3) + 1) : config.ffn;
+    if (config.family == DecoderFamily::qwen2_moe) experts.shared_ffn = 4 * (below(3) + 1);
+    if (has_dense_layers(config.family) && below(2) == 1) experts.dense_layers = {below(config.layers)};
+    if (config.family != DecoderFamily::mixtral && below(2) == 1) experts.router.kind = RouterKind::chosen;
+  }
   void scale(DecoderConfig& config) {
     RotaryScaling& scaling = config.rope_scaling;
     scaling.kind = static_cast<RotaryScaling::Kind>(below(4));

@@ -66,6 +66,12 @@ FAMILIES = {
     "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True,
              "intermediate_size": 50, "block_ffn_dim_multiplier": 1.2, "block_multiple_of": 8,
              "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
+    "olmoe": {"num_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 10},
+    "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 10,
+                  "shared_expert_intermediate_size": 12, "num_hidden_layers": 3, "mlp_only_layers": [1]},
+    "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "head_dim": 8,
+                  "norm_topk_prob": True, "num_hidden_layers": 3, "decoder_sparse_step": 2},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 10, "sliding_window": 5},
 }
 
 
@@ -75,14 +81,16 @@ def of_family(name):
                 "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
                 "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2} | FAMILIES[name]
     config = AutoConfig.for_model(family, **settings)
-    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    # PyTorch's grouped products need rows whose bytes are a multiple of 16.
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager",
+                                            dtype=torch.float32)
 
 
 def randomise(model):
     """Sets values larger than a fresh model's, so that every term matters."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 2:
+            if parameter.dim() >= 2:
                 parameter.normal_(0.0, 0.15)
             elif name.endswith("bias"):
                 parameter.normal_(0.0, 0.1)
@@ -96,7 +104,19 @@ def cross_entropy(logits, targets):
 
 def stored_gradients(model, names):
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return {f"gradient.{name}": gradients[name].clone().contiguous() for name in names}
+    return {f"gradient.{name}": gradient_of(gradients, name).clone().contiguous() for name in names}
+
+
+def gradient_of(gradients, name):
+    """Returns a stored tensor's gradient; an expert's is a part of the tensor that the model has for all experts."""
+    name = name.replace(".block_sparse_moe.", ".mlp.")
+    if ".experts." not in name:
+        return gradients[name]
+    block, expert, part, _ = name.rsplit(".", 3)
+    if part in ("down_proj", "w2"):
+        return gradients[block + ".down_proj"][int(expert)]
+    gate, up = gradients[block + ".gate_up_proj"][int(expert)].chunk(2)
+    return gate if part in ("gate_proj", "w1") else up
 
 
 def learning_rate(step):

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mixture of experts in a layer (Shazeer et al. 2017): a router chooses some of many gated feed-forward networks
+// for each row and weighs their results. A shared expert, if any, sees every row.
+//
+// Over tensor ranks every network is cut as a dense one is: a rank has its columns of each expert. All ranks choose the
+// same experts, because they have the same bits of a row's scores.
+#pragma once
+
+#include "runtime/ops/expert_functions.hpp"
+
+namespace maestro {
+
+/// Weights of a tensor rank: its rows of `in` and shared_in, its columns of `out` and shared_out; the rest is not cut.
+struct ExpertWeights {
+  Parameter* router = nullptr;       ///< (E, C); null: the layer has a dense network
+  Parameter* in = nullptr;           ///< (E 2F, C), E groups [gate | up]
+  Parameter* out = nullptr;          ///< (E C, F), E groups
+  Affine shared_in;                  ///< (2 Fs, C) [gate | up]; without weight: no shared expert
+  Affine shared_out;                 ///< (C, Fs)
+  Parameter* shared_gate = nullptr;  ///< (1, C); null: the shared expert's result is used as it is
+};
+
+struct ExpertOptions {
+  std::int64_t per_token = 1;
+  RouteOptions router;
+  GluGate gate = GluGate::silu;
+};
+
+/// Computes (M, C) act -> (M, C) act; on a tensor rank its summand of the group's sum.
+[[nodiscard]] Var expert_network(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options);
+
+}  // namespace maestro
