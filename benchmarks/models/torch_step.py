@@ -8,8 +8,8 @@
 import argparse
 
 import torch
-import torch.nn.functional as F
 from shapes import SHAPES
+from torch_step_loss import loss_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -27,17 +27,6 @@ def adapted(student, settings):
         student.enable_input_require_grads()  # checkpointing needs gradients at the frozen embeddings' output
         student.gradient_checkpointing_enable({"use_reentrant": False})
     return student
-
-
-def loss_of(student, teacher, tokens, alpha):
-    logits = student(tokens, use_cache=False).logits[:, :-1].flatten(0, 1)
-    loss = F.cross_entropy(logits, tokens[:, 1:].flatten())
-    if teacher is None:
-        return loss
-    with torch.no_grad():
-        wanted = F.log_softmax(teacher(tokens, use_cache=False).logits[:, :-1].flatten(0, 1), 1)
-    divergence = F.kl_div(F.log_softmax(logits, 1), wanted, reduction="batchmean", log_target=True)
-    return alpha * divergence + (1 - alpha) * loss
 
 
 class ImageModel(torch.nn.Module):
