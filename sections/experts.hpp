@@ -13,6 +13,7 @@ namespace maestro {
 /// Weights of a tensor rank: its rows of `in` and shared_in, its columns of `out` and shared_out; the rest is not cut.
 struct ExpertWeights {
   Parameter* router = nullptr;       ///< (E, C); null: the layer has a dense network
+  Parameter* bias = nullptr;         ///< (E), added to scores for the choice alone; null: none
   Parameter* in = nullptr;           ///< (E 2F, C), E groups [gate | up]
   Parameter* out = nullptr;          ///< (E C, F), E groups
   Affine shared_in;                  ///< (2 Fs, C) [gate | up]; without weight: no shared expert

@@ -110,6 +110,12 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
     return text(config.experts.router.kind == RouterKind::chosen);
   };
   all.push_back({"norm_topk_prob", normed(ours), normed(stored)});
+  expert("use_expert_bias", &ExpertConfig::score_bias);
+  const auto router = [&](const char* key, auto member) {
+    all.push_back({key, text(ours.experts.router.*member), text(stored.experts.router.*member)});
+  };
+  router("norm_topk_prob", &RouteOptions::divided);
+  router("routed_scaling_factor", &RouteOptions::scale);
   return all;
 }
 

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Ends of names: tensors that hold all experts of a layer.
-constexpr std::string_view fused_gate_up = "mlp.experts.gate_up_proj", fused_down = "mlp.experts.down_proj";
+constexpr std::string_view fused_gate_up = ".experts.gate_up_proj", fused_down = ".experts.down_proj";
 
 constexpr const char* adapters_instead =
     " holds adapters; `maestro export --merge` makes a whole model of them and the weights below";
@@ -230,7 +230,9 @@ Status WeightsFolder::split_experts() {
       return Error{ErrorCode::invalid_argument, label() + ": tensor '" + name + "' has shape " + shape.to_string() +
                                                     ", expected (experts, " + (in ? "2 ffn, width)" : "width, ffn)")};
     }
-    const std::string layer = name.substr(0, name.size() - (in ? fused_gate_up : fused_down).size());
+    const std::string fused_block = name.substr(0, name.size() - (in ? fused_gate_up : fused_down).size());
+    if (!fused_block.ends_with(expert_name.fused_block)) continue;
+    const std::string layer = fused_block.substr(0, fused_block.size() - expert_name.fused_block.size());
     const std::string block = layer + std::string(expert_name.block);
     const auto parts = in ? std::vector{expert_name.gate, expert_name.up} : std::vector{expert_name.down};
     const std::int64_t rows = shape[1] / std::ssize(parts);
@@ -246,8 +248,8 @@ Status WeightsFolder::split_experts() {
     }
     places_.erase(name);
     // In this form the router has the name of other families' too.
-    const auto router = places_.find(layer + std::string(fused_expert_block) + ".gate.weight");
-    if (expert_name.block == fused_expert_block || router == places_.end()) continue;
+    const auto router = places_.find(fused_block + ".gate.weight");
+    if (fused_block == block || router == places_.end()) continue;
     const Place moved = router->second;
     places_.erase(router);
     places_.try_emplace(block + ".gate.weight", moved);

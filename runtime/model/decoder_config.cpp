@@ -85,11 +85,15 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
   }
   if (experts.count == 0) return;
   const RouterKind kind = experts.router.kind;
-  if (section.has("router") &&
-      (kind == RouterKind::sigmoid || (kind == RouterKind::softmax && config.family == DecoderFamily::mixtral))) {
-    section.fail_among({"router", "family"}, family + " has no router \"" +
-                                                 std::string(router_kind_names[static_cast<std::size_t>(kind)]) +
-                                                 "\"; set router = \"chosen\"");
+  const bool by_sigmoid = config.family == DecoderFamily::lfm2_moe;
+  const RouterKind fitting = by_sigmoid ? RouterKind::sigmoid : RouterKind::chosen;
+  if (section.has("router") && kind != fitting &&
+      (kind == RouterKind::sigmoid || by_sigmoid || config.family == DecoderFamily::mixtral)) {
+    const auto quoted = [](RouterKind of) {
+      return "\"" + std::string(router_kind_names[static_cast<std::size_t>(of)]) + "\"";
+    };
+    section.fail_among({"router", "family"},
+                       family + " has no router " + quoted(kind) + "; set router = " + quoted(fitting));
   }
   if (!has_dense_layers(config.family) && !experts.dense_layers.empty()) {
     section.fail_among({"dense_layers", "family"}, family + " has experts in every layer; leave dense_layers out");
@@ -128,10 +132,11 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
                       {"columns of the expert that every token passes through (qwen2_moe); 0: none", "columns"});
   const std::int64_t dense =
       section.integer("dense_layers", std::ssize(experts.dense_layers), {.min = 0, .max = most_layers},
-                      {"first layers with a dense network (qwen2_moe, qwen3_moe)", "layers"});
+                      {"first layers with a dense network (qwen2_moe, qwen3_moe, lfm2_moe)", "layers"});
   experts.router.kind = section.choice("router", experts.router.kind, router_kind_names,
                                        {"how a token weighs its experts: by the softmax over all experts, or over the "
-                                        "chosen ones (mixtral; qwen2_moe and qwen3_moe have either)"});
+                                        "chosen ones (mixtral; qwen2_moe and qwen3_moe have either); lfm2_moe: by "
+                                        "sigmoids"});
   if (section.has("dense_layers")) {
     experts.dense_layers.resize(static_cast<std::size_t>(dense));
     std::iota(experts.dense_layers.begin(), experts.dense_layers.end(), std::int64_t{0});
@@ -149,12 +154,13 @@ void alternate(DecoderConfig& config, std::int64_t interval, LayerMixer special,
 /// Reads the layers with attention of a family that has other layers too. `fresh`: without them, every third has it.
 void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
   constexpr LayerMixer convolution{.kind = MixerKind::convolution};
-  const std::vector<std::int64_t> attention = section.integers(
-      "attention_layers", {.min = 0, .max = most_layers - 1},
-      {"lfm2: the layers with attention, counted from 0, while all others have convolutions; absent: every third, or "
-       "those of the weights"});
+  const std::vector<std::int64_t> attention =
+      section.integers("attention_layers", {.min = 0, .max = most_layers - 1},
+                       {"lfm2, lfm2_moe: the layers with attention, counted from 0, while all others have "
+                        "convolutions; absent: every third, or "
+                        "those of the weights"});
   const bool given = section.has("attention_layers");
-  if (given && config.family != DecoderFamily::lfm2) {
+  if (given && !has_convolutions(config.family)) {
     section.fail_among({"attention_layers", "family"}, "family \"" + std::string(name_of(config.family)) +
                                                            "\" has attention in every layer; leave attention_layers "
                                                            "out or set family = \"lfm2\"");
@@ -169,7 +175,7 @@ void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
       all[static_cast<std::size_t>(layer)] = {};
     }
     set_mixers(config, std::move(all));
-  } else if (fresh && config.family == DecoderFamily::lfm2) {
+  } else if (fresh && has_convolutions(config.family)) {
     alternate(config, 3, {}, convolution);
   }
   if (!config.mixers.empty() && std::ssize(config.mixers) != config.layers) {
@@ -199,16 +205,22 @@ std::optional<DecoderFamily> family_of(std::string_view name) {
 }
 
 bool has_dense_layers(DecoderFamily family) {
-  return !has_experts(family) || family == DecoderFamily::qwen2_moe || family == DecoderFamily::qwen3_moe;
+  using enum DecoderFamily;
+  return !has_experts(family) || family == qwen2_moe || family == qwen3_moe || family == lfm2_moe;
 }
 
 bool has_experts(DecoderFamily family) {
   using enum DecoderFamily;
-  return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral;
+  return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral || family == lfm2_moe;
+}
+
+bool has_convolutions(DecoderFamily family) {
+  return family == DecoderFamily::lfm2 || family == DecoderFamily::lfm2_moe;
 }
 
 ExpertNames expert_names(DecoderFamily family) {
-  if (family == DecoderFamily::mixtral) return {"block_sparse_moe", "w1", "w3", "w2"};
+  if (family == DecoderFamily::mixtral) return {"block_sparse_moe", "w1", "w3", "w2", "mlp", ""};
+  if (family == DecoderFamily::lfm2_moe) return {"feed_forward", "w1", "w3", "w2", "feed_forward", "expert_bias"};
   return {};
 }
 
@@ -241,19 +253,23 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.qk_norm = QkNorm::whole;
   }
   if (family == smollm3) alternate(config, 4, {.rotary = false}, {.rotary = true});
-  if (family == lfm2) {
+  if (has_convolutions(family)) {
     config.qk_norm = QkNorm::head;
     config.lfm2_names = true;
     if (config.conv_width == 0) config.conv_width = 3;
   }
   if (family == mixtral) config.experts.router.kind = RouterKind::chosen;
   config.experts.shared_gate = family == qwen2_moe;
+  if (family == lfm2_moe) {
+    config.experts.router = {.kind = RouterKind::sigmoid, .divided = true, .divisor_addend = 1e-6};
+    config.experts.score_bias = true;
+  }
   return config;
 }
 
 DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   DecoderConfig out = std::move(defaults);
-  const bool fresh = out.family != DecoderFamily::lfm2;
+  const bool fresh = !has_convolutions(out.family);
   out.family = section.choice("family", out.family, decoder_family_names,
                               {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
                                "positions and a gated feed-forward network: llama, mistral, ..."});

@@ -33,13 +33,14 @@ enum class DecoderFamily : std::uint8_t {
   olmoe,
   qwen2_moe,
   qwen3_moe,
-  mixtral
+  mixtral,
+  lfm2_moe
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 16> decoder_family_names{
-    "gpt2",        "llama", "mistral", "qwen2", "qwen3", "phi3",      "gemma",     "gemma2",
-    "gemma3_text", "olmo2", "smollm3", "lfm2",  "olmoe", "qwen2_moe", "qwen3_moe", "mixtral"};
+inline constexpr std::array<std::string_view, 17> decoder_family_names{
+    "gpt2",  "llama",   "mistral", "qwen2", "qwen3",     "phi3",      "gemma",   "gemma2",  "gemma3_text",
+    "olmo2", "smollm3", "lfm2",    "olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -159,12 +160,15 @@ struct DecoderConfig {
 
 /// Returns whether a family's layers are mixtures of experts.
 [[nodiscard]] bool has_experts(DecoderFamily family);
+/// Returns whether a family's layers may have convolutions.
+[[nodiscard]] bool has_convolutions(DecoderFamily family);
 /// Returns whether a layer of the family may have a dense feed-forward network.
 [[nodiscard]] bool has_dense_layers(DecoderFamily family);
 /// Returns the names of its expert layers.
 [[nodiscard]] ExpertNames expert_names(DecoderFamily family);
 
-/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2 have attention.
+/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2 and lfm2_moe have
+/// attention.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
 /// Sets mixers, which is empty if all `layers` are equal, rotary attention, and sets window to 0 if none is windowed.

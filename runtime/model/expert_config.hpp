@@ -19,6 +19,7 @@ struct ExpertConfig {
   std::int64_t shared_ffn = 0;  ///< columns of the expert that every token passes through; 0: none
   bool shared_gate = false;     ///< the shared expert's result is times sigmoid(x g)
   RouteOptions router;
+  bool score_bias = false;                 ///< scores have an addend for the choice, one for each expert
   std::vector<std::int64_t> dense_layers;  ///< layers with a dense network, ascending
 
   [[nodiscard]] bool at(std::int64_t layer) const {
@@ -29,13 +30,14 @@ struct ExpertConfig {
 
 /// Names of a family's expert layers: "model.layers.0.mlp.experts.5.gate_proj.weight" is block.experts.I.gate.weight.
 /// Next to this form, the hub's, folders may have one tensor for all experts: fused_block.experts.gate_up_proj (E, 2 F,
-/// C) and fused_block.experts.down_proj (E, C, F).
+/// C) and fused_block.experts.down_proj (E, C, F). The bias of scores is block.bias.
 struct ExpertNames {
   std::string_view block = "mlp";
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  std::string_view fused_block = "mlp";
+  std::string_view bias = "";
 };
-inline constexpr std::string_view fused_expert_block = "mlp";
 
 }  // namespace maestro

@@ -14,10 +14,11 @@ struct ExpertForm {
   const char* alias;  ///< another name of it
   std::int64_t experts;
   std::int64_t per_token;
-  std::int64_t ffn = 0;         ///< moe_intermediate_size; 0: an expert has intermediate_size columns
-  std::int64_t shared_ffn = 0;  ///< shared_expert_intermediate_size; 0: none
-  bool normed = true;           ///< the class has norm_topk_prob
-  bool dense = false;           ///< the class has layers with dense networks
+  std::int64_t ffn = 0;          ///< moe_intermediate_size; 0: an expert has intermediate_size columns
+  std::int64_t shared_ffn = 0;   ///< shared_expert_intermediate_size; 0: none
+  bool normed = true;            ///< the class has norm_topk_prob
+  bool dense = false;            ///< the class has layers with dense networks: mlp_only_layers
+  std::int64_t first_dense = 0;  ///< num_dense_layers; 0: the class lacks the key, and its router has no bias
 };
 
 constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
@@ -45,7 +46,14 @@ constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
                                  .alias = "num_experts",
                                  .experts = 8,
                                  .per_token = 2,
-                                 .normed = false}};
+                                 .normed = false},
+                                {.family = DecoderFamily::lfm2_moe,
+                                 .count = "num_experts",
+                                 .alias = "num_local_experts",
+                                 .experts = 32,
+                                 .per_token = 4,
+                                 .ffn = 1792,
+                                 .first_dense = 2}};
 
 const ExpertForm& form_of(DecoderFamily family) {
   return *std::ranges::find(forms, family, &ExpertForm::family);
@@ -74,6 +82,16 @@ std::vector<std::int64_t> read_dense_layers(const HfKeys& keys, const DecoderCon
   return layers;
 }
 
+/// Reads LFM2's router and its first layers, which are dense.
+void read_sigmoid_router(const HfKeys& keys, const ExpertForm& form, DecoderConfig& config) {
+  ExpertConfig& experts = config.experts;
+  experts.router.divided = keys.flag("norm_topk_prob", true);
+  experts.router.scale = keys.positive("routed_scaling_factor", 1);
+  experts.score_bias = keys.flag("use_expert_bias", true);
+  const std::int64_t dense = keys.size("num_dense_layers", form.first_dense, 0);
+  for (std::int64_t layer = 0; layer < std::min(dense, config.layers); ++layer) experts.dense_layers.push_back(layer);
+}
+
 }  // namespace
 
 void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
@@ -91,11 +109,17 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
   } else {
     keys.require_absent("shared_expert_intermediate_size");
   }
-  const bool over_chosen = !form.normed || keys.flag("norm_topk_prob", false);
-  experts.router.kind = over_chosen ? RouterKind::chosen : RouterKind::softmax;
+  if (form.first_dense > 0) {
+    read_sigmoid_router(keys, form, config);
+  } else {
+    const bool over_chosen = !form.normed || keys.flag("norm_topk_prob", false);
+    experts.router.kind = over_chosen ? RouterKind::chosen : RouterKind::softmax;
+  }
   if (form.dense) experts.dense_layers = read_dense_layers(keys, config);
   if (std::ssize(experts.dense_layers) == config.layers) {
-    keys.fail(keys.find("mlp_only_layers") ? "mlp_only_layers" : "decoder_sparse_step",
+    keys.fail(form.first_dense > 0           ? "num_dense_layers"
+              : keys.find("mlp_only_layers") ? "mlp_only_layers"
+                                             : "decoder_sparse_step",
               "leaves no layer with experts; use the model_type without \"_moe\"");
   }
   keys.require_absent("clip_qkv");
@@ -113,7 +137,14 @@ void write_hf_experts(const DecoderConfig& config, nlohmann::ordered_json& out) 
   out["num_experts_per_tok"] = experts.per_token;
   if (form.ffn > 0) out["moe_intermediate_size"] = experts.ffn;
   if (form.shared_ffn > 0) out["shared_expert_intermediate_size"] = experts.shared_ffn;
-  if (form.normed) out["norm_topk_prob"] = experts.router.kind == RouterKind::chosen;
+  if (form.first_dense > 0) {
+    out["norm_topk_prob"] = experts.router.divided;
+    out["routed_scaling_factor"] = experts.router.scale;
+    out["use_expert_bias"] = experts.score_bias;
+    out["num_dense_layers"] = experts.dense_layers.size();
+  } else if (form.normed) {
+    out["norm_topk_prob"] = experts.router.kind == RouterKind::chosen;
+  }
   if (form.dense) {
     out["decoder_sparse_step"] = 1;
     out["mlp_only_layers"] = experts.dense_layers;

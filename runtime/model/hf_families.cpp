@@ -113,6 +113,15 @@ constexpr Family families[] = {
      .norm_epsilon = 1e-5,
      .positions = 131072,
      .kv_heads = 8,
+     .rotary = {.theta = 1e6}},
+    {.family = DecoderFamily::lfm2_moe,
+     .architecture = "Lfm2MoeForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 128000,
+     .kv_heads = 8,
+     .tied = true,
+     .activation = nullptr,
+     .epsilon = "norm_eps",
      .rotary = {.theta = 1e6}}};
 
 const Family& defaults_of(DecoderFamily family) {
@@ -289,12 +298,15 @@ void read_lfm2_layers(const Keys& keys, DecoderConfig& config) {
   set_mixers(config, std::move(layers));
 }
 
-/// Reads what only LFM2 has. Its published files also have keys that the class does not read; those that stand for a
-/// size or a setting must have the value that the class uses.
-void read_lfm2(const Keys& keys, DecoderConfig& config) {
+void read_convolutions(const Keys& keys, DecoderConfig& config) {
   config.conv_width = keys.size("conv_L_cache", 3);
   config.conv_bias = keys.flag("conv_bias", false);
   read_lfm2_layers(keys, config);
+}
+
+/// Reads what only LFM2 has. Its published files also have keys that the class does not read; those that stand for a
+/// size or a setting must have the value that the class uses.
+void read_lfm2(const Keys& keys, DecoderConfig& config) {
   const auto equals = [&](const char* key, std::int64_t wanted, const char* of) {
     if (keys.size(key, wanted) != wanted) {
       keys.find(key).refuse("is not supported; only the value of " + std::string(of) + ", " + std::to_string(wanted) +
@@ -320,7 +332,7 @@ void read_lfm2(const Keys& keys, DecoderConfig& config) {
 /// Reads whether the output layer shares the embedding. LFM2's files may name it tie_embedding.
 bool read_tied(const Keys& keys, const Family& family) {
   const bool tied = keys.flag("tie_word_embeddings", family.tied);
-  if (family.family != DecoderFamily::lfm2 || !keys.find("tie_embedding")) return tied;
+  if (!has_convolutions(family.family) || !keys.find("tie_embedding")) return tied;
   const bool named = keys.flag("tie_embedding", tied);
   if (keys.find("tie_word_embeddings") && named != tied) {
     keys.find("tie_embedding").refuse("contradicts tie_word_embeddings, another name of it; remove one");
@@ -399,6 +411,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
+  if (has_convolutions(name)) read_convolutions(keys, config);
   if (name == DecoderFamily::lfm2) read_lfm2(keys, config);
   if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
   if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
@@ -438,13 +451,13 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
       out["layer_types"].push_back(config.mixer_of(i).windowed ? "sliding_attention" : "full_attention");
     }
   }
-  if (config.family == lfm2) {
+  if (has_convolutions(config.family)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["layer_types"].push_back(config.mixer_of(i).kind == MixerKind::convolution ? "conv" : "full_attention");
     }
     out["conv_L_cache"] = config.conv_width;
     out["conv_bias"] = config.conv_bias;
-    out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
+    if (config.family == lfm2) out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
   }
   if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {

@@ -259,6 +259,7 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
     return block + "experts." + std::to_string(expert) + "." + std::string(part) + ".weight";
   };
   experts.router = &add_.stored(add_.matrix(block + "gate.weight", Shape{config.count, width}, config_.init_std));
+  if (config.score_bias) experts.bias = &add_.stored(add_.vector(block + std::string(names.bias), config.count, 0.0f));
   const std::vector<std::int64_t> heights(static_cast<std::size_t>(2 * config.count), ffn);
   experts.in = &add_.groups(block + "experts.gate_up", Shape{config.count * 2 * ffn, width}, config_.init_std,
                             cut_.stacked(heights), config.count);

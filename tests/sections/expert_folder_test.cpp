@@ -72,8 +72,9 @@ class ExpertFolder : public ::testing::TestWithParam<std::string> {
       if (!config_.experts.at(layer)) continue;
       const std::string prefix = "model.layers." + std::to_string(layer) + ".";
       const std::string experts = prefix + std::string(names.block) + ".experts.";
-      add_fused(tensors, prefix + "mlp.experts.gate_up_proj", experts, {names.gate, names.up});
-      add_fused(tensors, prefix + "mlp.experts.down_proj", experts, {names.down});
+      add_fused(tensors, prefix + std::string(names.fused_block) + ".experts.gate_up_proj", experts,
+                {names.gate, names.up});
+      add_fused(tensors, prefix + std::string(names.fused_block) + ".experts.down_proj", experts, {names.down});
     }
     tensors.write(folder_.path() / "model.safetensors");
   }
@@ -92,7 +93,8 @@ TEST_P(ExpertFolder, both_forms_load_to_the_same_bits) {
   EXPECT_TRUE(std::ranges::equal(fused.parameters().values(), hub.parameters().values()));
 }
 
-INSTANTIATE_TEST_SUITE_P(families, ExpertFolder, ::testing::Values("olmoe", "qwen2_moe", "qwen3_moe", "mixtral"),
+INSTANTIATE_TEST_SUITE_P(families, ExpertFolder,
+                         ::testing::Values("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe"),
                          [](const auto& test) { return test.param; });
 
 TEST(ExpertFolders, a_fused_tensor_of_another_form_is_refused_by_name) {

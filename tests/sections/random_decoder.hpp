@@ -42,9 +42,9 @@ class RandomDecoder {
     if (has_experts(family)) add_experts(config);
     if (family == qwen2_moe) config.qkv_bias = below(2) == 1;
     const bool attention_bias = family != mistral && family != qwen2 && family != phi3 && family != lfm2 &&
-                                family != qwen2_moe && family != mixtral;
+                                family != qwen2_moe && family != mixtral && family != lfm2_moe;
     if (attention_bias) config.qkv_bias = config.out_bias = below(2) == 1;
-    if (family == lfm2) convolve(config);
+    if (has_convolutions(family)) convolve(config);
     if (family == phi3) {
       config.rope_share = 0.5;
     } else {
@@ -67,6 +67,15 @@ class RandomDecoder {
     experts.per_token = below(experts.count) + 1;
     experts.ffn = has_dense_layers(config.family) ? 4 * (below(3) + 1) : config.ffn;
     if (config.family == DecoderFamily::qwen2_moe) experts.shared_ffn = 4 * (below(3) + 1);
+    if (config.family == DecoderFamily::lfm2_moe) {
+      experts.router.divided = below(2) == 1;
+      // The weight of a single expert, divided by itself, has no gradient but rounding errors.
+      if (experts.router.divided) experts.per_token = std::max<std::int64_t>(experts.per_token, 2);
+      experts.router.scale = 0.5 * static_cast<double>(below(3) + 1);
+      experts.score_bias = below(2) == 1;
+      if (below(2) == 1) experts.dense_layers = {0};
+      return;
+    }
     if (has_dense_layers(config.family) && below(2) == 1) experts.dense_layers = {below(config.layers)};
     if (config.family != DecoderFamily::mixtral && below(2) == 1) experts.router.kind = RouterKind::chosen;
   }

@@ -72,6 +72,9 @@ FAMILIES = {
     "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "head_dim": 8,
                   "norm_topk_prob": True, "num_hidden_layers": 3, "decoder_sparse_step": 2},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 10, "sliding_window": 5},
+    "lfm2_moe": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 6,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 10, "num_dense_layers": 1,
+                 "routed_scaling_factor": 1.5, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
 }
 
 
@@ -90,12 +93,15 @@ def randomise(model):
     """Sets values larger than a fresh model's, so that every term matters."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() >= 2:
+            if parameter.dim() == 2 or ".experts." in name:
                 parameter.normal_(0.0, 0.15)
             elif name.endswith("bias"):
                 parameter.normal_(0.0, 0.1)
             else:
                 parameter.normal_(0.0 if model.config.model_type.startswith("gemma") else 1.0, 0.1)
+        for name, buffer in model.named_buffers():
+            if name.endswith("expert_bias"):
+                buffer.normal_(0.0, 0.1)
 
 
 def cross_entropy(logits, targets):
@@ -103,7 +109,8 @@ def cross_entropy(logits, targets):
 
 
 def stored_gradients(model, names):
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients = {name: torch.zeros_like(buffer) for name, buffer in model.named_buffers()}
+    gradients |= {name: parameter.grad for name, parameter in model.named_parameters()}
     return {f"gradient.{name}": gradient_of(gradients, name).clone().contiguous() for name in names}
 
 
