@@ -6,14 +6,14 @@
 // same experts, because they have the same bits of a row's scores.
 #pragma once
 
-#include "runtime/ops/expert_functions.hpp"
+#include "sections/expert_balance.hpp"
 
 namespace maestro {
 
 /// Weights of a tensor rank: its rows of `in` and shared_in, its columns of `out` and shared_out; the rest is not cut.
 struct ExpertWeights {
   Parameter* router = nullptr;       ///< (E, C); null: the layer has a dense network
-  Parameter* bias = nullptr;         ///< (E), added to scores for the choice alone; null: none
+  Parameter* bias = nullptr;         ///< (E), added to scores only for the choice; null: none
   Parameter* in = nullptr;           ///< (E 2F, C), E groups [gate | up]
   Parameter* out = nullptr;          ///< (E C, F), E groups
   Affine shared_in;                  ///< (2 Fs, C) [gate | up]; without weight: no shared expert
@@ -25,6 +25,7 @@ struct ExpertOptions {
   std::int64_t per_token = 1;
   RouteOptions router;
   GluGate gate = GluGate::silu;
+  ExpertBalance* balance = nullptr;  ///< losses of the pass; null: none
 };
 
 /// Computes (M, C) act -> (M, C) act; on a tensor rank its summand of the group's sum.

@@ -29,7 +29,7 @@ class ParameterBuilder {
     auto initial = bound == 0 ? ParameterInit::constant(0) : init_.uniform(name, bound);
     return parameters_.add({name, shape, true, std::move(initial), std::move(slice)});
   }
-  /// Adds a matrix as matrix() whose rows are equal groups, each of them a matrix of its own in products.
+  /// Adds a matrix as matrix() whose rows are equal groups, each a separate matrix in products.
   Parameter& groups(const std::string& name, Shape shape, double deviation, ParameterSlice slice, std::int64_t count) {
     return parameters_.add({name, shape, true, init_.normal(name, deviation), std::move(slice), count});
   }

@@ -72,12 +72,16 @@ class Inputs {
   [[nodiscard]] Pass pass() const { return pass_; }
   /// Returns 1 / target tokens in the global batch; gradients scaled with it add up over micro-batches and replicas.
   [[nodiscard]] double loss_scale() const { return loss_scale_; }
+  /// Returns 1 / tokens of the section in the global batch, for losses over all tokens.
+  [[nodiscard]] double token_scale() const { return token_scale_; }
+  void set_token_scale(double scale) { token_scale_ = scale; }
 
  private:
   Pass pass_;
   std::span<const SampleId> samples_;
   std::array<SequenceLayout, all_axes.size()> layouts_;
   double loss_scale_;
+  double token_scale_ = 0;
   std::vector<std::pair<std::string, Var>> values_;
   std::vector<std::pair<std::string, Tensor>> hosts_;
   std::vector<std::pair<std::string, std::vector<bool>>> taken_;

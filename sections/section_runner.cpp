@@ -221,6 +221,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
   Outputs results;
   {
     Inputs given(plan.pass, batch->samples, {}, plan.loss_scale);
+    given.set_token_scale(plan.token_scale);
     for (const Axis axis : all_axes) {
       RowLayout& rows = batch->rows[static_cast<std::size_t>(axis)];
       given.set_layout(axis, rows.fill(plan, axis_in(context_.reading, axis), tape));

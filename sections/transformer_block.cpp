@@ -85,7 +85,7 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
   if (weights.experts.router != nullptr) {
-    const ExpertOptions experts{options.experts_per_token, options.router, options.gate};
+    const ExpertOptions experts{options.experts_per_token, options.router, options.gate, options.balance};
     return reduce_scatter_rows(tape, expert_network(tape, x, weights.experts, experts), group);
   }
   const Affine& in = weights.ffn_in;

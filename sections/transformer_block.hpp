@@ -50,10 +50,11 @@ struct BlockOptions {
   ConvolutionShape convolution;  ///< form of a filter, if the layer has one
   NormTerms norm;
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
-  GluGate gate = GluGate::silu;          ///< activation of gated networks
+  GluGate gate = GluGate::silu;          ///< activation in gated networks
   GeluKind activation = GeluKind::tanh;  ///< activation of other networks
   std::int64_t experts_per_token = 1;
   RouteOptions router;
+  ExpertBalance* balance = nullptr;  ///< losses of the experts in this pass; null: none
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
   const LayerCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups

@@ -80,7 +80,8 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
                        experts.count > 0 ? family + " lacks experts; leave experts out or set family = \"qwen3_moe\""
                                          : family + " has experts; set experts, for example to 8");
   }
-  for (const char* key : {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers"}) {
+  for (const char* key :
+       {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers", "balance_weight", "z_weight"}) {
     if (experts.count == 0 && section.has(key)) section.fail(key, "is without effect: the decoder lacks experts");
   }
   if (experts.count == 0) return;
@@ -137,6 +138,11 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
                                        {"how a token weighs its experts: by the softmax over all experts, or over the "
                                         "chosen ones (mixtral; qwen2_moe and qwen3_moe have either); lfm2_moe: by "
                                         "sigmoids"});
+  experts.balance_weight = section.number(
+      "balance_weight", experts.balance_weight, {.min = 0.0},
+      {"weight of a loss that keeps the loads of a trained section's experts equal, sample by sample; 0: none"});
+  experts.z_weight = section.number("z_weight", experts.z_weight, {.min = 0.0},
+                                    {"weight of a loss that keeps the router's scores small; 0: none"});
   if (section.has("dense_layers")) {
     experts.dense_layers.resize(static_cast<std::size_t>(dense));
     std::iota(experts.dense_layers.begin(), experts.dense_layers.end(), std::int64_t{0});

@@ -21,6 +21,9 @@ struct ExpertConfig {
   RouteOptions router;
   bool score_bias = false;                 ///< scores have an addend for the choice, one for each expert
   std::vector<std::int64_t> dense_layers;  ///< layers with a dense network, ascending
+  // For training only, not a part of the model:
+  double balance_weight = 0;  ///< weight of the loss that keeps the experts' loads in a sample equal
+  double z_weight = 0;        ///< weight of the loss that keeps scores small
 
   [[nodiscard]] bool at(std::int64_t layer) const {
     return count > 0 && !std::ranges::binary_search(dense_layers, layer);

@@ -18,7 +18,7 @@ struct ExpertForm {
   std::int64_t shared_ffn = 0;   ///< shared_expert_intermediate_size; 0: none
   bool normed = true;            ///< the class has norm_topk_prob
   bool dense = false;            ///< the class has layers with dense networks: mlp_only_layers
-  std::int64_t first_dense = 0;  ///< num_dense_layers; 0: the class lacks the key, and its router has no bias
+  std::int64_t first_dense = 0;  ///< num_dense_layers; 0: the class lacks the key, and a bias of scores
 };
 
 constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,

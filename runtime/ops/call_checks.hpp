@@ -16,7 +16,7 @@ struct Routes;
 
 /// Checks a product of x (M, K) in `compute` with a weight (N, K) and a bias (N); without a bias: null.
 void check_product(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias);
-/// Checks x (M, C) with routes for M tokens; `experts` has E groups of (2F, C) and of (C, F).
+/// Checks x (M, C) with routes for M tokens; `experts` has E groups (2F, C) and (C, F).
 void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts);
 /// Checks the choice of `chosen` of E experts by logits (M, E) f32, with a bias (E) f32 or none.
 void check_route(const Tensor& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias);

@@ -22,6 +22,7 @@ Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOpti
   const Block weights = tape.scratch({rows, chosen}, DType::f32);
   ops.run(Route{.logits = z, .bias = bias, .options = options, .experts = best.tensor(), .weights = weights.tensor()});
   Routes routes{rows,
+                best,
                 tape.scratch({experts + 1}, DType::i32),
                 tape.scratch({count}, DType::i32),
                 tape.scratch({count}, DType::i32),
@@ -49,6 +50,19 @@ Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOpti
     tape.add_gradient(logits, dlogits);
   });
   return routes;
+}
+
+Var sample_loads(Tape& tape, const Routes& routes, const TokenSamples& samples) {
+  const std::int64_t experts = routes.offsets.tensor().elements() - 1;
+  const Block loads = tape.scratch({samples.per_route.tensor().rows(), experts}, DType::f32);
+  const Tensor& sums = loads.tensor();
+  const OperatorTable& ops = tape.ops();
+  ops.run(CountRoutes{.experts = routes.experts.tensor(), .starts = samples.starts.tensor(), .counts = sums});
+  if (samples.group != nullptr) samples.group->all_reduce_sum(sums.span<float>());
+  ops.run(Multiply{.a = sums, .b = samples.per_route.tensor(), .out = sums});
+  Var by_token = tape.output({routes.tokens, experts}, DType::f32, false);
+  ops.run(IndexSelect{.from = sums, .index = ids_of(samples.of_token), .to = by_token.value()});
+  return by_token;
 }
 
 namespace {

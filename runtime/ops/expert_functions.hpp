@@ -3,6 +3,7 @@
 // micro-batch has M tokens and R = M k routes.
 #pragma once
 
+#include "runtime/collective/communicator.hpp"
 #include "runtime/ops/functions.hpp"
 
 namespace maestro {
@@ -10,6 +11,7 @@ namespace maestro {
 /// The routes of a micro-batch, and the rows that they have.
 struct Routes {
   std::int64_t tokens = 0;  ///< M
+  Block experts;            ///< (M, k) i32
   Block offsets;            ///< (E + 1) i32
   Block row_tokens;         ///< (R) i32
   Block row_routes;         ///< (R) i32
@@ -20,6 +22,17 @@ struct Routes {
 /// Chooses `chosen` experts for each row of logits (M, E) f32. `bias` (E) f32 enters the choice of kind sigmoid; or
 /// undefined.
 Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias = {});
+/// The samples of the M tokens, which may be some of the samples' tokens.
+struct TokenSamples {
+  Block starts;                   ///< (S + 1) i32: the first of the M tokens of each sample; the last is M
+  Block of_token;                 ///< (M) i32: each token's sample
+  Block per_route;                ///< (S, 1) f32: E / (k T), T all tokens of the sample
+  Communicator* group = nullptr;  ///< ranks that have the samples' other tokens; null: none
+};
+/// Returns for each token the loads of the experts in its sample: (M, E) f32, E times an expert's share of the sample's
+/// routes, so that their mean is 1. Without a gradient.
+Var sample_loads(Tape& tape, const Routes& routes, const TokenSamples& samples);
+
 /// Weights of a layer's experts, gated feed-forward networks.
 struct ExpertMatrices {
   Parameter* in = nullptr;   ///< (E 2F, C), E groups [gate | up]

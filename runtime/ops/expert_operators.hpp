@@ -45,6 +45,13 @@ struct SortRoutes {
   Tensor places{};   ///< (M, k) i32: the row of each route
 };
 
+/// Counts the routes of each sample's tokens to each expert.
+struct CountRoutes {
+  Tensor experts{};  ///< (M, k) i32, in [0, E)
+  Tensor starts{};   ///< (S + 1) i32: the first of the M tokens of each sample; the last is M
+  Tensor counts{};   ///< (S, E) f32, overwritten; exact up to 2^24
+};
+
 /// y = x w[g]^T for the rows [offsets[g], offsets[g + 1]) of each group g.
 struct GroupedLinear {
   Tensor x{};                       ///< (R, K) act

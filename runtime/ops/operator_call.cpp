@@ -372,6 +372,11 @@ OperatorCall call_of(const RouteBackward& op, bool) {
               10.0 * static_cast<double>(op.logits.elements()), {op.logits, op.dlogits, op.dweights});
 }
 template <>
+OperatorCall call_of(const CountRoutes& op, bool) {
+  return made("count_routes", DType::i32, {op.experts.rows(), op.experts.columns(), op.counts.rows()}, 0,
+              {op.experts, op.starts, op.counts});
+}
+template <>
 OperatorCall call_of(const SortRoutes& op, bool) {
   return made("sort_routes", DType::i32, {op.experts.rows(), op.experts.columns(), op.offsets.elements()}, 0,
               {op.experts, op.offsets, op.tokens, op.routes, op.places});

@@ -467,7 +467,8 @@ using Operators =
                  AttentionBackward, CachedAttention, CausalConv, CausalConvBackward, CachedConv, CrossEntropyLoss,
                  DistillationLoss, TopK, AdamW, SumOfSquares, AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax,
                  SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom, Route, RouteBackward,
-                 SortRoutes, GroupedLinear, GroupedLinearBackwardInput, GroupedLinearBackwardWeight, CombineRows>;
+                 SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput, GroupedLinearBackwardWeight,
+                 CombineRows>;
 
 namespace operators_internal {
 template <class Op>

@@ -230,7 +230,15 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
     }
   }
   const bool phased = std::ranges::any_of(planned.schedule.passes, [](const auto& pass) { return pass.phase > 0; });
+  std::vector<std::int64_t> tokens(cut.size());
+  const auto reading = [&](SectionId section) { return options_.graph->node(section).reading; };
+  for (const MicroBatchPlan& batch : plan.micro_batches) {
+    for (const SampleRef& sample : batch.samples) {
+      tokens[batch.section.value()] += sample.read_as(reading(batch.section)).tokens;
+    }
+  }
   for (MicroBatchPlan& batch : plan.micro_batches) {
+    batch.token_scale = 1 / static_cast<double>(std::max<std::int64_t>(tokens[batch.section.value()], 1));
     batch.phased = phased && options_.graph->node(batch.section).role != Role::source;
     batch.step = plan.step;
     batch.pass = plan.pass;

@@ -15,12 +15,24 @@ namespace maestro {
 
 namespace {
 
+void check_balance(const SectionContext& context, const ExpertConfig& experts) {
+  const char* const key = experts.balance_weight > 0 ? "balance_weight" : experts.z_weight > 0 ? "z_weight" : nullptr;
+  if (key == nullptr) return;
+  if (!context.trained) {
+    throw JobError(context.name + "." + key + ": is without effect: the section is not trained; leave it out");
+  }
+  if (experts.balance_weight > 0 && experts.router.kind == RouterKind::sigmoid) {
+    throw JobError(context.name + ".balance_weight: is not supported for routers by sigmoids; leave it out");
+  }
+}
+
 DecoderConfig checked(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data) {
   DecoderConfig config = resolved(decoder);
   check_decoder(context.name, config, data);
   if (config.experts.count > 0 && context.lora.given() && context.lora.ffn) {
     throw JobError(context.name + ".lora.on: adapters of experts are not supported; leave \"ffn\" out");
   }
+  check_balance(context, config.experts);
   CutSizes sizes{config.heads, config.kv_heads, config.ffn, config.vocabulary};
   // All networks are cut alike: a common divisor is one of each.
   if (config.experts.count > 0)
@@ -241,27 +253,33 @@ Var DecoderSection::incoming(Tape& tape, const Inputs& inputs) {
   return first_stage() ? embedded(tape, inputs) : inputs[stream_name];
 }
 
-Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, const Block& wanted) {
+Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted) {
   const MarkedLayout marked(context_.name, tape, inputs, decoder());
   Var x = incoming(tape, inputs);
   const std::vector<AddedRows> added = added_rows(tape, inputs);
-  return stack_.transformed(tape, std::move(x), marked.layout(), wanted, added);  // the first layer frees its input
+  const ExpertConfig& experts = decoder().experts;
+  const auto balance = ExpertBalance::of(
+      tape, inputs, {experts.balance_weight, experts.z_weight, experts.count, experts.per_token}, context_.parallel);
+  // The first layer frees its input.
+  Stream result = stack_.transformed(tape, std::move(x), marked.layout(), wanted, added, balance);
+  if (balance != nullptr) balance->report(outputs);
+  return result;
 }
 
 void DecoderSection::put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  outputs.set(stream_name, whole(tape, stream(tape, inputs)));
+  outputs.set(stream_name, whole(tape, stream(tape, inputs, outputs)));
 }
 
-Var DecoderSection::hidden(Tape& tape, const Inputs& inputs) {
-  return stack_.normed(tape, stream(tape, inputs));
+Var DecoderSection::hidden(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  return stack_.normed(tape, stream(tape, inputs, outputs));
 }
 
 void DecoderSection::cap_logits(Tape& tape, const Tensor& logits) const {
   if (decoder().logit_softcap > 0) tape.ops().run(Softcap{.x = logits, .cap = decoder().logit_softcap});
 }
 
-Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs) {
-  return gathered(tape, hidden(tape, inputs), context_.parallel, inputs.layout());
+Var DecoderSection::gathered_hidden(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  return gathered(tape, hidden(tape, inputs, outputs), context_.parallel, inputs.layout());
 }
 
 Var DecoderSection::logits(Tape& tape, const Var& hidden) {

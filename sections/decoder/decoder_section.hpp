@@ -103,14 +103,14 @@ class DecoderSection : public Section {
   /// Returns the residual stream before the stage's layers: embedded() or "stream".
   Var incoming(Tape& tape, const Inputs& inputs);
   /// Returns the residual stream after the stage's layers, in the same form as incoming(), or only the rows `wanted`,
-  /// as DecoderStack::transformed().
-  Stream stream(Tape& tape, const Inputs& inputs, const Block& wanted = Block());
+  /// as DecoderStack::transformed(). Reports the losses of experts, as the next functions.
+  Stream stream(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted = Block());
   /// Sets all outputs of a stage other than the last: the stream.
   void put_stream(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Returns the body's result: (M_t, width) act, Sharding::rank_rows. Last stage only, as the next function.
-  Var hidden(Tape& tape, const Inputs& inputs);
+  Var hidden(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Returns the same for all rows of the context part, on each tensor rank: (M_c, width), Sharding::context_rows.
-  Var gathered_hidden(Tape& tape, const Inputs& inputs);
+  Var gathered_hidden(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Applies the model's soft cap, if it has a cap, to logits (M, V) f32 in place.
   void cap_logits(Tape& tape, const Tensor& logits) const;
   /// Returns FLOPs and kept bytes of the stage's layers and, if it is here, the output layer.

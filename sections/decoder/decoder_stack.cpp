@@ -370,15 +370,24 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                                 const std::vector<AddedRows>& added) const {
-  return transformed(tape, std::move(x), layout, wanted, std::span<const LayerCache>(), added);
+                                 const std::vector<AddedRows>& added,
+                                 const std::shared_ptr<ExpertBalance>& balance) const {
+  assert(balance == nullptr || !wanted.defined());
+  return through(tape, std::move(x), layout, wanted, {}, added, balance);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                                  std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const {
-  assert(caches.empty() || (caches.size() == layers_.size() && parallel_.layout.ranks() == 1));
-  const auto run = [this, &tape, layout, wanted, caches, added](std::size_t first, std::size_t end, Stream before) {
-    return layers({&tape, first, end}, std::move(before), layout, wanted, caches, added);
+  assert(caches.size() == layers_.size() && parallel_.layout.ranks() == 1);
+  return through(tape, std::move(x), layout, wanted, caches, added, nullptr);
+}
+
+Stream DecoderStack::through(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                             std::span<const LayerCache> caches, const std::vector<AddedRows>& added,
+                             const std::shared_ptr<ExpertBalance>& balance) const {
+  const auto run = [this, &tape, layout, wanted, caches, added, balance](std::size_t first, std::size_t end,
+                                                                         Stream before) {
+    return layers({&tape, first, end, balance.get()}, std::move(before), layout, wanted, caches, added);
   };
   return through_layers(tape, std::move(x), layers_.size(), recompute_, run);
 }
@@ -388,6 +397,7 @@ Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLay
   for (std::size_t i = range.first; i < range.end; ++i) {
     BlockOptions options = options_[i];
     if (!caches.empty()) options.cache = &caches[i];
+    options.balance = range.balance;
     const bool last = i + 1 == layers_.size();
     x = transformer_block(*range.tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
     for (const AddedRows& each : added) {

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,8 +75,10 @@ class DecoderStack {
   [[nodiscard]] const std::vector<BlockOptions>& layer_options() const { return options_; }
   /// Applies all layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 if that is
   /// defined, as transformer_block. With `wanted`, no rows are `added` after the last layer.
+  /// `balance` are the losses of experts in the pass; null: none.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block(),
-                     const std::vector<AddedRows>& added = {}) const;
+                     const std::vector<AddedRows>& added = {},
+                     const std::shared_ptr<ExpertBalance>& balance = nullptr) const;
   /// Does the same for rows that continue a sequence, with a cache for each layer. On a single rank only.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                      std::span<const LayerCache> caches, const std::vector<AddedRows>& added = {}) const;
@@ -101,7 +104,12 @@ class DecoderStack {
     Tape* tape;
     std::size_t first;
     std::size_t end;
+    ExpertBalance* balance;
   };
+  /// Applies all layers of the stage; `caches` may be empty, `balance` null.
+  Stream through(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
+                 std::span<const LayerCache> caches, const std::vector<AddedRows>& added,
+                 const std::shared_ptr<ExpertBalance>& balance) const;
   Stream layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
                 std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const;
   /// Returns the options of layer `index` of the complete model.

@@ -124,14 +124,15 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);
   switch (boundary_) {
     case TeacherOutput::hidden:
-      outputs.set("hidden", answers_alone() ? own_rows(tape, sent_hidden(tape, inputs)) : hidden(tape, inputs));
+      outputs.set("hidden",
+                  answers_alone() ? own_rows(tape, sent_hidden(tape, inputs, outputs)) : hidden(tape, inputs, outputs));
       break;
     case TeacherOutput::logits:
-      outputs.set("logits", logits(tape, sent_hidden(tape, inputs)));
+      outputs.set("logits", logits(tape, sent_hidden(tape, inputs, outputs)));
       break;
     case TeacherOutput::top_k:
     case TeacherOutput::top_k_rest:
-      put_top_k(tape, sent_hidden(tape, inputs), outputs);
+      put_top_k(tape, sent_hidden(tape, inputs, outputs), outputs);
       break;
     case TeacherOutput::sampled:
       put_sampled(tape, inputs, outputs);
@@ -139,8 +140,8 @@ void DecoderTrunk::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   }
 }
 
-Var DecoderTrunk::sent_hidden(Tape& tape, const Inputs& inputs) {
-  const Var all = gathered_hidden(tape, inputs);
+Var DecoderTrunk::sent_hidden(Tape& tape, const Inputs& inputs, Outputs& outputs) {
+  const Var all = gathered_hidden(tape, inputs, outputs);
   if (!answers_alone()) return all;
   const std::vector<std::int32_t> answers = rows_with_target(inputs.host(targets_port.name).span<std::int32_t>());
   return index_select(tape, all, tape.indices(answers));
@@ -172,7 +173,7 @@ void DecoderTrunk::put_top_k(Tape& tape, const Var& hidden, Outputs& outputs) {
 }
 
 void DecoderTrunk::put_sampled(Tape& tape, const Inputs& inputs, Outputs& outputs) {
-  const Var all = gathered_hidden(tape, inputs);
+  const Var all = gathered_hidden(tape, inputs, outputs);
   const std::span<const std::int32_t> targets = inputs.host(targets_port.name).span<std::int32_t>();
   Var sampled = tape.output({all.value().rows(), 1}, DType::f32, false);
   const std::span<float> to = sampled.value().span<float>();

@@ -51,7 +51,7 @@ class DecoderTrunk final : public DecoderSection {
  private:
   [[nodiscard]] bool answers_alone() const { return context().reading == Reading::tokens; }
   /// Returns the final hidden states of the context part, or only of its answers: (M_c, width).
-  [[nodiscard]] Var sent_hidden(Tape& tape, const Inputs& inputs);
+  [[nodiscard]] Var sent_hidden(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Sets the top-k outputs of `hidden` (M_c, width), of Sharding::context_rows.
   void put_top_k(Tape& tape, const Var& hidden, Outputs& outputs);
   /// Sets the output `sampled`.

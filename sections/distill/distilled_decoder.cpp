@@ -198,7 +198,7 @@ void DistilledDecoder::learn(Tape& tape, const Inputs& inputs, const Rows& rows,
 void DistilledDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   if (!last_stage()) return put_stream(tape, inputs, outputs);
   Rows rows;
-  rows.state = gathered_hidden(tape, inputs);
+  rows.state = gathered_hidden(tape, inputs, outputs);
   const Tensor targets = targets_of(inputs);
   rows.targets = tape.input(targets.reshaped(Shape{targets.elements(), 1}));
   if (has_ratio()) {

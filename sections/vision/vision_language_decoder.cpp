@@ -72,7 +72,14 @@ VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTab
 }
 
 VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, const Options& options)
-    : DecoderSection(context, options.decoder, with_images(options), OutputLayer::own_or_tied) {}
+    : DecoderSection(context, options.decoder, with_images(options), OutputLayer::own_or_tied) {
+  const ExpertConfig& experts = options.decoder.experts;
+  if (experts.balance_weight == 0 && experts.z_weight == 0) return;
+  // The last layer may compute some rows only (VD-2), which would change the loads.
+  throw JobError(context.name +
+                 ": balance_weight and z_weight are not supported in a decoder that reads images; leave "
+                 "them out");
+}
 
 Ports VisionLanguageDecoder::ports() const {
   Port targets = targets_port;
@@ -105,10 +112,10 @@ double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) con
   return head_flops(sample.visual, decoder().width, decoder().vocabulary);
 }
 
-Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, const Block& wanted) {
+Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted) {
   const ParallelContext& parallel = context().parallel;
-  if (parallel.layout.tensor == 1) return stack().normed(tape, stream(tape, inputs, wanted));
-  const Var all = gathered(tape, hidden(tape, inputs), parallel, inputs.layout());
+  if (parallel.layout.tensor == 1) return stack().normed(tape, stream(tape, inputs, outputs, wanted));
+  const Var all = gathered(tape, hidden(tape, inputs, outputs), parallel, inputs.layout());
   return wanted.defined() ? index_select(tape, all, wanted) : all;
 }
 
@@ -126,7 +133,7 @@ void VisionLanguageDecoder::forward(Tape& tape, const Inputs& inputs, Outputs& o
   const auto rows = rows_where(known, is_asked);
   const bool some = rows.size() < known.size();  // VD-2
   const Block wanted = some ? tape.indices(rows) : Block();
-  const Var hidden = states(tape, inputs, wanted);
+  const Var hidden = states(tape, inputs, outputs, wanted);
   Tensor targets = part_of(targets_of(inputs), part);
   Block chosen;
   if (some) {

@@ -54,7 +54,7 @@ class VisionLanguageDecoder final : public DecoderSection {
   [[nodiscard]] double saved_behind_layers(const SampleShape& sample) const;
   /// Returns (N, width) act after the final norm, for the context part's rows `wanted` (N) i32, or (M_c, width) for all
   /// rows if `wanted` is undefined. Last stage only.
-  [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, const Block& wanted);
+  [[nodiscard]] Var states(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted);
   /// Reports exact_match from states() for the context part's rows with a target.
   void put_exact_match(Tape& tape, const Inputs& inputs, const Var& states, Outputs& outputs);
   /// Returns the tokens with the largest logits for N rows from states(), (N, 1) i32.

@@ -128,7 +128,7 @@ TEST_P(Routing, chooses_and_weighs_as_the_definition) {
   }
 }
 
-TEST_P(Routing, the_lower_index_wins_ties_of_experts_and_groups) {
+TEST_P(Routing, the_lower_index_wins_ties_of_experts_and_groups) {  // MO-5
   Router router{{.kind = RouterKind::sigmoid, .groups = 4, .top_groups = 2}, 8, 3, {}};
   const Result groups = routed(router, 1, Values(8, 0.5));
   EXPECT_EQ(groups.experts.values(), (Values{0, 1, 2}));
@@ -177,7 +177,7 @@ TEST_P(Routing, gradients_are_the_differences_of_weights) {
   }
 }
 
-TEST_P(Routing, routes_are_in_the_order_of_experts_tokens_and_slots) {
+TEST_P(Routing, routes_are_in_the_order_of_experts_tokens_and_slots) {  // MO-1, MO-2
   constexpr std::int64_t rows = 50, chosen = 3, experts = 7;
   OwnedTensor best(DType::i32, {rows, chosen});
   std::vector<std::pair<std::int64_t, std::int64_t>> wanted;  // expert, route

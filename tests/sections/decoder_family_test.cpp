@@ -65,6 +65,21 @@ TEST_P(EveryFamily, ranks_and_one_device_have_the_same_losses_and_gradients) {
   }
 }
 
+TEST_P(EveryFamily, a_rank_without_rows_takes_part) {
+  const Batch batch = Batch::random(7, {2}, vocabulary);  // most experts have no row, either
+  unsigned seed = 30;
+  for (const Layout layout : {Layout{1, 4}, Layout{4, 1}}) {
+    const auto build = language_model(drawn(++seed));
+    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
+    randomise(single.section(0), seed);
+    ranks.load(single.whole());
+    const double loss = single.run(batch).metric("loss").sum;
+    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
+    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients),
+                 5e-5);  // few terms, whose differences are small
+  }
+}
+
 TEST_P(EveryFamily, stages_and_the_uncut_model_have_the_same_losses_and_gradients) {
   const Batch batch = Batch::random(5, {9, 1, 12}, vocabulary);
   for (unsigned seed = 10; seed < 12; ++seed) {

@@ -182,6 +182,7 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
   Outputs outputs;
   Inputs inputs(work.pass, work.batch->samples, work.batch->layout(), 1.0 / work.batch->target_tokens(),
                 work.batch->patches(), work.batch->visual());
+  inputs.set_token_scale(1.0 / static_cast<double>(work.batch->tokens.size()));
   for (const Feed& feed : work.feeds) {
     const TensorBlock block = block_of(layout_, port_of(ports.inputs, feed.port).sharding, feed.whole, number);
     held.push_back(cut(feed.whole, block));

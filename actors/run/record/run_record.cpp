@@ -7,6 +7,16 @@
 
 namespace maestro {
 
+void MetricTotals::add(const MetricTotals& stage) {
+  for (const auto& [name, parts] : stage.values) {
+    for (const auto& [index, part] : parts) {
+      auto& [sum, weight] = values[name][index];
+      sum += part.first;
+      weight += part.second;
+    }
+  }
+}
+
 std::map<std::string, double> MetricTotals::means() const {
   std::map<std::string, double> result;
   for (const auto& [name, parts] : values) {

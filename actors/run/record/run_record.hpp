@@ -30,6 +30,8 @@ struct MetricTotals {
   void add(std::uint32_t index, const std::string& name, double sum, double weight) {
     values[name][index] = {sum, weight};
   }
+  /// Adds the metrics of another stage of the section, micro-batch by micro-batch.
+  void add(const MetricTotals& stage);
   /// Returns sum / weight of each metric, without metrics whose weight is 0.
   [[nodiscard]] std::map<std::string, double> means() const;
 };

@@ -93,14 +93,34 @@ void StepRecorder::micro_batch_done(OpenUnit& open, const MicroBatchDone& messag
   }
 }
 
+std::map<std::string, double> StepRecorder::means_of_stages(const OpenUnit& open, const GraphNode& node) const {
+  MetricTotals all;
+  for (const auto& [section, totals] : open.totals) {
+    if (options_->graph->node(section).section_name() == node.section_name()) all.add(totals);
+  }
+  return all.means();
+}
+
+void StepRecorder::early_stage_ended(const OpenUnit& open, const GraphNode& node) {
+  const auto rows = options_->record->unfinished.find(open.unit.step.value());
+  if (rows == options_->record->unfinished.end()) return;  // the last stage's end takes all metrics so far
+  const auto row = std::ranges::find(rows->second, node.section_name(), &StepRow::section);
+  if (row == rows->second.end()) return;
+  for (const auto& [name, mean] : means_of_stages(open, node)) row->metrics[name] = mean;
+  latest_[row->section] = *row;
+}
+
 void StepRecorder::section_ended(OpenUnit& open, SectionId section) {
   const GraphNode& node = options_->graph->node(section);
   const auto now = Clock::now();
   const auto last_end = std::exchange(last_end_[section.value()], now);
-  StepRow row{node.section_name(), open.unit.step, open.totals[section].means()};
-  if (open.unit.kind == RunUnit::Kind::validate) return validated(open, std::move(row));
+  const bool validates = open.unit.kind == RunUnit::Kind::validate;
+  StepRow row{node.section_name(), open.unit.step,
+              validates ? open.totals[section].means() : means_of_stages(open, node)};
+  if (validates) return validated(open, std::move(row));
   if (!node.runs_backward() || !open.watch.active(section)) return;
-  if (node.stage + 1 < node.stages) return;  // the last stage has the losses, and reports for the section
+  // The last stage has the losses, and reports for the section. Losses of experts come from all stages.
+  if (node.stage + 1 < node.stages) return early_stage_ended(open, node);
   const auto loss = row.metrics.find("loss");
   if (section == watched_section(*options_->graph)) {
     if (loss != row.metrics.end()) loss_ = loss->second;

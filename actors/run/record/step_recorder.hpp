@@ -50,6 +50,10 @@ class StepRecorder {
  private:
   void recovered(Recovery& recovery) const;
   void validated(OpenUnit& open, StepRow row);
+  /// Returns the means of a section's metrics so far over all its stages.
+  [[nodiscard]] std::map<std::string, double> means_of_stages(const OpenUnit& open, const GraphNode& node) const;
+  /// Adds the metrics of a stage to the row of the last stage, if that has ended.
+  void early_stage_ended(const OpenUnit& open, const GraphNode& node);
   void report_progress(StepId step);
   void print_validation(const OpenUnit& open) const;
   /// Returns the lane times by "section/replica", without the source, which computes nothing.

@@ -36,6 +36,7 @@ struct DistillArguments {
   std::filesystem::path out = "runs";
   std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< prompts that all models continue at the end
   std::int64_t seed = 1;
+  bool experts = false;  ///< the teacher that is trained has experts
   bool on_policy = false;
   std::optional<std::int64_t> staleness;   ///< absent: as in [generator]; needs on_policy
   std::optional<std::int64_t> max_tokens;  ///< most tokens of a continuation; needs on_policy
@@ -159,9 +160,9 @@ TrainArguments distillation(const DistillArguments& arguments, const char* job,
 
 RunResult train_teacher(const DistillArguments& arguments, Console& console) {
   TrainArguments job;
-  job.job = bundled_jobs() / "distill" / "teacher.toml";
+  job.job = bundled_jobs() / "distill" / (arguments.experts ? "moe.toml" : "teacher.toml");
   job.overrides = common_settings(arguments);
-  job.overrides.push_back("train.out=" + quoted((arguments.out / "teacher").string()));
+  job.overrides.push_back("train.out=" + quoted((arguments.out / (arguments.experts ? "moe" : "teacher")).string()));
   append(job.overrides, arguments.teacher_overrides);
   job.run = arguments.run;
   job.run.fresh = true;
@@ -203,7 +204,7 @@ int distil_given(const DistillArguments& arguments, Console& console) {
 }
 
 int distil_trained(const DistillArguments& arguments, Console& console) {
-  console.note("[1/2] training the teacher");
+  console.note(arguments.experts ? "[1/2] training the teacher, a model with experts" : "[1/2] training the teacher");
   const RunResult teacher = train_teacher(arguments, console);
   if (teacher.status == 0) print_summary(teacher, console);
   if (teacher.status != 0 || teacher.interrupted) return teacher.status;
@@ -253,6 +254,8 @@ void add_distill(Commands& commands) {
                   "tokens of a sample (default: 256, or the most that both models take)")
       ->check(whole_number(1))
       ->needs(teacher);
+  command.add_flag("--experts", arguments.experts, "the teacher that is trained has experts (moe.toml)")
+      ->excludes(teacher);
   CLI::Option* on_policy =
       command.add_flag("--on-policy", arguments.on_policy,
                        "the student continues the data's prompts, and learns from the teacher's view of that");

@@ -321,6 +321,10 @@ void CpuOperatorTable::run(const RouteBackward& op) const {
   route_backward(op);
 }
 
+void CpuOperatorTable::run(const CountRoutes& op) const {
+  count_routes(op);
+}
+
 void CpuOperatorTable::run(const SortRoutes& op) const {
   sort_routes(scratch_, op);
 }

@@ -79,6 +79,7 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const Custom& op) const override;
   void run(const Route& op) const override;
   void run(const RouteBackward& op) const override;
+  void run(const CountRoutes& op) const override;
   void run(const SortRoutes& op) const override;
   void run(const GroupedLinear& op) const override;
   void run(const GroupedLinearBackwardInput& op) const override;

@@ -228,6 +228,10 @@ void CudaOperatorTable::run(const RouteBackward& op) const {
   route_backward(at(), op);
 }
 
+void CudaOperatorTable::run(const CountRoutes& op) const {
+  count_routes(at(), op);
+}
+
 void CudaOperatorTable::run(const SortRoutes& op) const {
   sort_routes(at(), op);
 }

@@ -114,6 +114,7 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const Custom& op) const override;
   void run(const Route& op) const override;
   void run(const RouteBackward& op) const override;
+  void run(const CountRoutes& op) const override;
   void run(const SortRoutes& op) const override;
   void run(const GroupedLinear& op) const override;
   void run(const GroupedLinearBackwardInput& op) const override;

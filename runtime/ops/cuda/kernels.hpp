@@ -76,6 +76,7 @@ void copy_columns(const Launch& at, const CopyColumns& op);
 // ---- mixtures of experts (expert_operators.hpp); the rows of a group do not depend on the other rows ----
 void route(const Launch& at, const Route& op);
 void route_backward(const Launch& at, const RouteBackward& op);
+void count_routes(const Launch& at, const CountRoutes& op);
 void sort_routes(const Launch& at, const SortRoutes& op);
 void grouped_linear(const Launch& at, const GroupedLinear& op);
 void grouped_linear_backward_input(const Launch& at, const GroupedLinearBackwardInput& op);

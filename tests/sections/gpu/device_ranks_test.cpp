@@ -38,6 +38,10 @@ DecoderConfig model(DecoderFamily family, bool tied) {
   config.vocabulary = vocabulary;
   config.positions = 34;
   config.tied = tied;
+  if (has_experts(family)) {
+    config.experts.count = 5;
+    config.experts.ffn = config.experts.shared_ffn = 12;
+  }
   return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
 }
 
@@ -222,7 +226,8 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 }
 
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
-  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2}) {
+  for (const DecoderFamily family :
+       {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen2_moe}) {
     SCOPED_TRACE(name_of(family));
     const DecoderConfig config = model(family, family != DecoderFamily::llama);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {

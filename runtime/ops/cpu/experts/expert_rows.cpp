@@ -42,6 +42,19 @@ void route_backward(const RouteBackward& op) {
   }
 }
 
+void count_routes(const CountRoutes& op) {
+  const std::span<const std::int32_t> starts = op.starts.span<std::int32_t>();
+  const std::int64_t slots = op.experts.columns(), experts = op.counts.columns();
+  assert(std::ssize(starts) == op.counts.rows() + 1 && starts.back() == op.experts.rows());
+  std::ranges::fill(op.counts.span<float>(), 0.0F);
+  const std::int32_t* chosen = op.experts.data<std::int32_t>();
+  for (std::int64_t sample = 0; sample < op.counts.rows(); ++sample) {
+    float* counts = op.counts.data<float>() + sample * experts;
+    const auto at = static_cast<std::size_t>(sample);
+    for (std::int64_t route = starts[at] * slots; route < starts[at + 1] * slots; ++route) ++counts[chosen[route]];
+  }
+}
+
 void sort_routes(ScratchPool& pool, const SortRoutes& op) {
   const std::span<const std::int32_t> chosen = op.experts.span<std::int32_t>();
   const std::span<std::int32_t> offsets = op.offsets.span<std::int32_t>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routers of mixtures of experts and the order of their routes, as expert_operators.hpp. Thread-safe.
+// Routers and the order of routes, as expert_operators.hpp. Thread-safe.
 #pragma once
 
 #include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
@@ -10,6 +10,7 @@ namespace maestro::cpu {
 
 void route(ScratchPool& pool, const Route& op);
 void route_backward(const RouteBackward& op);
+void count_routes(const CountRoutes& op);
 void sort_routes(ScratchPool& pool, const SortRoutes& op);
 void combine_rows(const PointwiseKernels& kernels, ScratchPool& pool, const CombineRows& op);
 

@@ -28,6 +28,12 @@ void route_backward(const Launch& at, const RouteBackward& op) {
                               op.dweights.data<float>(), op.dlogits.data<float>()});
 }
 
+void count_routes(const Launch& at, const CountRoutes& op) {
+  launch_rows(at, "count_sample_routes", op.counts.rows(), op.counts.columns(),
+              SampleCounts{op.experts.data<std::int32_t>(), op.starts.data<std::int32_t>(), op.counts.data<float>(),
+                           static_cast<int>(op.experts.columns()), static_cast<int>(op.counts.columns())});
+}
+
 void sort_routes(const Launch& at, const SortRoutes& op) {
   const std::int64_t routes = op.experts.elements(), experts = op.offsets.elements() - 1;
   const auto* chosen = op.experts.data<std::int32_t>();

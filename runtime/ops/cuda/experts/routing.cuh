@@ -53,6 +53,24 @@ struct RouterGradients {
   }
 };
 
+/// Counts the routes of a sample, a row, to an expert, an item.
+struct SampleCounts {
+  const std::int32_t* chosen;  // (M, k)
+  const std::int32_t* starts;  // (S + 1)
+  float* counts;               // (S, E)
+  int slots;
+  int experts;
+
+  __device__ void operator()(std::int64_t sample, int expert) const {
+    std::int32_t count = 0;
+    const std::int64_t end = std::int64_t{starts[sample + 1]} * slots;
+    for (std::int64_t route = std::int64_t{starts[sample]} * slots; route < end; ++route) {
+      count += chosen[route] == expert ? 1 : 0;
+    }
+    counts[sample * experts + expert] = static_cast<float>(count);
+  }
+};
+
 /// Counts the routes of an expert, a row, to offsets[expert + 1].
 struct CountedRoutes {
   const std::int32_t* experts;  // (R)
