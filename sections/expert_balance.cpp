@@ -10,7 +10,7 @@ namespace maestro {
 
 namespace {
 
-/// Returns a block (S, 1) f32 with a copy of `values`.
+/// Copies `values` to a block (S, 1) f32.
 Block column_of(Tape& tape, std::span<const float> values) {
   Block block = tape.scratch({std::ssize(values), 1}, DType::f32);
   tape.ops().put(std::as_bytes(values), block.tensor());
