@@ -90,6 +90,20 @@ TEST_F(ExpertKernels, routes_are_sorted_as_on_the_cpu) {
   }
 }
 
+TEST_F(ExpertKernels, routes_of_samples_are_counted_as_on_the_cpu) {
+  for (const std::int64_t rows : odd_rows) {
+    constexpr std::int64_t chosen = 3, experts = 7, samples = 4;
+    const OwnedTensor best(DType::i32, {rows, chosen}, random_ids(rows * chosen, 0, experts - 1).values());
+    const OwnedTensor starts = offsets_of(samples, rows);
+    const OwnedTensor counts(DType::f32, {samples, experts});
+    reference_.run(CountRoutes{.experts = best, .starts = starts, .counts = counts});
+    const CountRoutes op{
+        .experts = upload(best), .starts = upload(starts), .counts = empty(DType::f32, {samples, experts})};
+    run([&] { count_routes(at_, op); });
+    EXPECT_EQ(download(op.counts), counts.values());
+  }
+}
+
 TEST_F(ExpertKernels, products_by_groups) {
   for (const DType dtype : both_types) {
     const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-2;
