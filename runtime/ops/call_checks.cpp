@@ -246,6 +246,41 @@ void check_tail(const Tensor& x, const ConvolutionShape& shape, const LayerCache
   fail(op, "each new row must have a sequence", {{"x", x}, {"sequences", std::ssize(cache.sequences)}});
 }
 
+void check_delta(const char* op, const Tensor& qkv, const Tensor& gates, const Parameter& a_log,
+                 const Parameter& dt_bias, const DeltaShape& shape) {
+  check_pointwise(op, qkv);
+  if (shape.key_heads < 1 || shape.value_heads < 1 || shape.value_heads % shape.key_heads != 0 ||
+      qkv.columns() != shape.qkv_columns()) {
+    fail(op, "qkv must have the columns of two key sides and the values, and key heads must divide value heads",
+         {{"qkv", qkv},
+          {"key_heads", shape.key_heads},
+          {"key_size", shape.key_size},
+          {"value_heads", shape.value_heads},
+          {"value_size", shape.value_size}});
+  }
+  if (gates.dtype() != qkv.dtype() || gates.rows() != qkv.rows() || gates.columns() != 2 * shape.value_heads) {
+    fail(op, "gates must have two columns for each value head, and the rows and dtype of qkv",
+         {{"qkv", qkv}, {"gates", gates}, {"value_heads", shape.value_heads}});
+  }
+  for (const Parameter* weight : {&a_log, &dt_bias}) {
+    if (weight->shape().elements() == shape.value_heads) continue;
+    fail(op, "a_log and dt_bias have an element for each value head",
+         {{"a weight", *weight}, {"value_heads", shape.value_heads}});
+  }
+}
+
+void check_delta_state(const Tensor& qkv, const DeltaShape& shape, const LayerCache& cache) {
+  constexpr const char* op = "cached_delta";
+  const std::int64_t elements = shape.value_heads * shape.key_size * shape.value_size;
+  const Tensor& state = cache.state;
+  if (state.dtype() != DType::f32 || state.columns() != elements || state.rows() < 1) {
+    fail(op, "the state must be fp32 with key_size x value_size elements for each value head",
+         {{"the state", state}, {"elements", elements}});
+  }
+  if (cache.state_sequences.empty() || (std::ssize(cache.state_sequences) == qkv.rows() && cache.first == 0)) return;
+  fail(op, "each new row must have a sequence", {{"qkv", qkv}, {"sequences", std::ssize(cache.state_sequences)}});
+}
+
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss) {
   check_product(op, compute, hidden, head, nullptr);
   if (loss.targets == nullptr) fail(op, "HeadLoss::targets is null", {{"x", hidden}});

@@ -46,6 +46,11 @@ void check_convolution(const char* op, const Tensor& x, const Parameter& weight,
                        const ConvolutionShape& shape);
 /// Checks the tail for rows of x.
 void check_tail(const Tensor& x, const ConvolutionShape& shape, const LayerCache& cache);
+/// Checks qkv (M, 2 Hk dk + Hv dv), gates (M, 2 Hv) and weights (Hv); Hk divides Hv.
+void check_delta(const char* op, const Tensor& qkv, const Tensor& gates, const Parameter& a_log,
+                 const Parameter& dt_bias, const DeltaShape& shape);
+/// Checks the states for rows of qkv.
+void check_delta_state(const Tensor& qkv, const DeltaShape& shape, const LayerCache& cache);
 /// Checks hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
 /// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.

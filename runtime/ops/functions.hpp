@@ -76,11 +76,13 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
 /// LC-1 (same terms): with a cache each row has the terms that it has in a pass over the whole sequence, however the
 ///       rows are cut into passes; a convolution's results have the same bits.
 struct LayerCache {
-  Tensor keys = {};                             ///< (P, G D) act; attention
-  Tensor values = {};                           ///< (P, G D) act; attention
-  std::int64_t first = 0;                       ///< rows of the sequence so far
-  std::span<const CachedSequence> sequences{};  ///< sequences of the rows, as in CachedAttention or CachedConv
-  Tensor tail = {};                             ///< last rows, as in CachedConv; convolution
+  Tensor keys = {};                                   ///< (P, G D) act; attention
+  Tensor values = {};                                 ///< (P, G D) act; attention
+  std::int64_t first = 0;                             ///< rows of the sequence so far
+  std::span<const CachedSequence> sequences{};        ///< sequences of the rows, as in CachedAttention or CachedConv
+  Tensor tail = {};                                   ///< last rows, as in CachedConv; convolution and delta rule
+  Tensor state = {};                                  ///< states, as in CachedDelta; delta rule
+  std::span<const CachedSequence> state_sequences{};  ///< sequences of the rows, as in CachedDelta
 };
 /// Computes attention() for a sequence's rows after the first `cache.first`, or for the next row of each of
 /// `cache.sequences`: writes their keys and values to the cache. layout.positions count from a sequence's first row. No

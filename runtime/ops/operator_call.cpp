@@ -61,6 +61,27 @@ OperatorCall convolution(std::string_view op, const Op& call, const Tensor& y, d
               2 * sums * static_cast<double>(y.elements() * shape.width), tensors);
 }
 
+/// Returns the call of a delta rule. Per row and value head: `states` products with a state, and `pairs` with a chunk's
+/// rows; keys and queries meet once a key head.
+OperatorCall delta(std::string_view op, const Tensor& qkv, const DeltaShape& shape, std::int64_t chunks, double states,
+                   double pairs, std::initializer_list<ConstTensor> tensors) {
+  const auto key = static_cast<double>(shape.key_columns()), value = static_cast<double>(shape.value_columns());
+  const auto chunk = static_cast<double>(delta_chunk);
+  const double flops =
+      4 * chunk * key + 2 * states * static_cast<double>(shape.key_size) * value + 2 * pairs * chunk * value;
+  return made(op, qkv.dtype(),
+              {qkv.rows(), shape.key_heads, shape.value_heads, shape.key_size, shape.value_size, chunks},
+              flops * static_cast<double>(qkv.rows()), tensors);
+}
+
+std::int64_t chunks_of(const SequenceLayout& layout) {
+  std::int64_t chunks = 0;
+  for (std::size_t i = 1; i < layout.offsets.size(); ++i) {
+    chunks += (layout.offsets[i] - layout.offsets[i - 1] + delta_chunk - 1) / delta_chunk;
+  }
+  return chunks;
+}
+
 std::int64_t rows_with_target(const Tensor& targets, bool readable) {
   if (!readable) return targets.elements();
   const auto values = targets.span<std::int32_t>();
@@ -398,6 +419,20 @@ OperatorCall call_of(const GroupedLinearBackwardWeight& op, bool) {
 template <>
 OperatorCall call_of(const CombineRows& op, bool) {
   return pointwise("combine_rows", op.rows, 1, {op.rows, op.y});
+}
+template <>
+OperatorCall call_of(const DeltaRule& op, bool) {
+  return delta("delta_rule", op.qkv, op.shape, chunks_of(op.layout), 3, 1.5, {op.qkv, op.gates, op.out, op.states});
+}
+template <>
+OperatorCall call_of(const DeltaRuleBackward& op, bool) {
+  return delta("delta_rule_backward", op.qkv, op.shape, chunks_of(op.layout), 7, 6,
+               {op.dout, op.qkv, op.gates, op.states, op.dqkv, op.dgates});
+}
+template <>
+OperatorCall call_of(const CachedDelta& op, bool) {
+  const auto states = static_cast<std::int64_t>(op.sequences.size());
+  return delta("cached_delta", op.qkv, op.shape, states, 3, 1.5, {op.qkv, op.gates, op.out, op.state});
 }
 template <>
 OperatorCall call_of(const Custom& op, bool) {

@@ -20,27 +20,15 @@
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/author_operators.hpp"
+#include "runtime/ops/delta_operators.hpp"
 #include "runtime/ops/distillation_options.hpp"
 #include "runtime/ops/expert_operators.hpp"
 #include "runtime/ops/flat_operators.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
+#include "runtime/ops/sequence_layout.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
 
 namespace maestro {
-
-/// Start of each packed sequence: S + 1 `offsets`, the last is M; `positions` (M, axes) count from 0 in each sequence.
-struct SequenceLayout {
-  std::span<const std::int32_t> offsets{};         ///< host
-  std::span<const std::int32_t> positions{};       ///< memory() of the table
-  std::span<const std::int32_t> device_offsets{};  ///< offsets in memory() of the table; empty if it is host memory
-  /// End of the keys that a query of causal attention sees, counted from its sequence's first row (M): at least its own
-  /// row and those before it, and as many as the rows before it see. Empty: no row after its own. memory() of the
-  /// table.
-  std::span<const std::int32_t> ends{};
-  std::int64_t axes = 1;  ///< A: positions of a row, for rotary pairs that turn by several axes
-  [[nodiscard]] std::int64_t sequences() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
-  [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
-};
 
 struct AttentionShape {
   std::int64_t heads = 1;      ///< H
@@ -339,7 +327,7 @@ struct ConvolutionShape {
 
 /// For each channel, with the filter's terms before a sample's first row left out:
 ///   y_t = out_gate_t act( sum_j weight_j u_{t - (w - 1 - j) dilation} + bias ),  u = in_gate x.
-/// DR-1 (packed = alone): y and dx of a sample's rows have the same bits whatever is packed with them.
+/// y and dx of a sample's rows have the same bits whatever is packed with them (DR-1 in delta_operators.hpp).
 struct CausalConv {
   Tensor x{};       ///< (M, N) act; gated: (M, 3N) = [in_gate | out_gate | x]
   Tensor weight{};  ///< (N, w) f32
@@ -389,12 +377,6 @@ struct AttentionBackward {
   AttentionShape shape{};
   SequenceLayout layout{};
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
-};
-
-/// Where a sequence's rows lie in a cache of several sequences.
-struct CachedSequence {
-  std::int32_t begin = 0;  ///< the cache's row that holds the sequence's first row
-  std::int32_t rows = 0;   ///< the sequence's rows so far
 };
 
 /// Attention of a sequence's new rows to all its rows so far, for text generation; no gradient. With `sequences`, each
@@ -468,7 +450,7 @@ using Operators =
                  DistillationLoss, TopK, AdamW, SumOfSquares, AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax,
                  SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom, Route, RouteBackward,
                  SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput, GroupedLinearBackwardWeight,
-                 CombineRows>;
+                 CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta>;
 
 namespace operators_internal {
 template <class Op>

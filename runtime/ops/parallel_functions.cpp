@@ -8,6 +8,7 @@
 
 #include "runtime/collective/rank_part.hpp"
 #include "runtime/ops/call_checks.hpp"
+#include "runtime/ops/head_exchange.hpp"
 
 namespace maestro {
 
@@ -58,10 +59,10 @@ Var copy_to_group(Tape& tape, const Var& x, Communicator* group) {
 namespace {
 
 /// Exchanges a context part's rows with all heads for all rows with this rank's heads, and back.
-class HeadExchange {
+class AttentionExchange {
  public:
-  HeadExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
-      : context_(&context), rows_(rows), shape_(shape) {
+  AttentionExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
+      : exchange_(rows, context), shape_(shape) {
     if (shape.heads % context.size() != 0 || shape.kv_heads % context.size() != 0) {
       throw ShapeError("context_attention: " + std::to_string(shape.heads) + " heads and " +
                        std::to_string(shape.kv_heads) + " kv_heads cannot be shared by " +
@@ -74,31 +75,16 @@ class HeadExchange {
 
   /// Returns the shape of attention on this rank: all rows, H / size and G / size heads.
   [[nodiscard]] const AttentionShape& own() const { return own_; }
-  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t rows() const { return exchange_.rows(); }
 
   /// Exchanges part (M_c, (H + 2G) D) -> `whole` (M, (H + 2G) D / size).
-  void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
-    context_->exchange(part, blocks_of_parts(qkv_blocks()), whole, blocks_of_heads(qkv_blocks()));
-  }
-  void qkv_to_rows(const Tensor& whole, const Tensor& part) const {
-    context_->exchange(whole, blocks_of_heads(qkv_blocks()), part, blocks_of_parts(qkv_blocks()));
-  }
+  void qkv_to_heads(const Tensor& part, const Tensor& whole) const { exchange_.to_heads(part, whole, qkv_blocks()); }
+  void qkv_to_rows(const Tensor& whole, const Tensor& part) const { exchange_.to_rows(whole, part, qkv_blocks()); }
   /// Exchanges part (M_c, H D) -> `whole` (M, H D / size).
-  void out_to_heads(const Tensor& part, const Tensor& whole) const {
-    context_->exchange(part, blocks_of_parts(out_blocks()), whole, blocks_of_heads(out_blocks()));
-  }
-  void out_to_rows(const Tensor& whole, const Tensor& part) const {
-    context_->exchange(whole, blocks_of_heads(out_blocks()), part, blocks_of_parts(out_blocks()));
-  }
+  void out_to_heads(const Tensor& part, const Tensor& whole) const { exchange_.to_heads(part, whole, out_blocks()); }
+  void out_to_rows(const Tensor& whole, const Tensor& part) const { exchange_.to_rows(whole, part, out_blocks()); }
 
  private:
-  /// Neighbouring heads of a kind (query, key or value) that belong to a single rank, `columns` wide. The first rank's
-  /// heads begin at `part_column` in a row of all heads; each rank's at `own_column` in a row of only its heads.
-  struct HeadBlock {
-    std::int64_t part_column = 0;
-    std::int64_t own_column = 0;
-    std::int64_t columns = 0;
-  };
   [[nodiscard]] std::vector<HeadBlock> qkv_blocks() const {
     const std::int64_t size = shape_.head_size;
     const std::int64_t query = own_.heads * size;
@@ -108,31 +94,7 @@ class HeadExchange {
   }
   [[nodiscard]] std::vector<HeadBlock> out_blocks() const { return {{0, 0, own_.out_columns()}}; }
 
-  /// Returns the blocks in a tensor of this rank's rows: each peer's heads.
-  [[nodiscard]] std::vector<BlockTransfer> blocks_of_parts(const std::vector<HeadBlock>& heads) const {
-    const std::int64_t rows = rank_part(rows_, *context_).count;
-    std::vector<BlockTransfer> blocks;
-    for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
-      for (const HeadBlock& head : heads) {
-        blocks.push_back({peer, {0, rows, head.part_column + peer * head.columns, head.columns}});
-      }
-    }
-    return blocks;
-  }
-  /// Returns the blocks in a tensor of this rank's heads: each peer's rows.
-  [[nodiscard]] std::vector<BlockTransfer> blocks_of_heads(const std::vector<HeadBlock>& heads) const {
-    std::vector<BlockTransfer> blocks;
-    for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
-      const RankPart rows = rank_part(rows_, context_->size(), peer);
-      for (const HeadBlock& head : heads) {
-        blocks.push_back({peer, {rows.first, rows.count, head.own_column, head.columns}});
-      }
-    }
-    return blocks;
-  }
-
-  Communicator* context_;
-  std::int64_t rows_;  // M
+  HeadExchange exchange_;
   AttentionShape shape_;
   AttentionShape own_;
 };
@@ -144,7 +106,7 @@ struct OwnAttention {
   Block lse;
 };
 
-void attention_gradient(Tape& tape, const HeadExchange& exchange, const OwnAttention& own,
+void attention_gradient(Tape& tape, const AttentionExchange& exchange, const OwnAttention& own,
                         const AttentionOptions& options, const SequenceLayout& layout, const Var& y, const Var& qkv) {
   const OperatorTable& ops = tape.ops();
   const Block dout = tape.scratch(own.out.tensor().shape(), own.out.tensor().dtype());
@@ -169,7 +131,7 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
                       Communicator* context) {
   if (context == nullptr) return attention(tape, qkv, options, layout);
   const Tensor& in = qkv.value();
-  const HeadExchange exchange(options.shape, layout.rows(), *context);
+  const AttentionExchange exchange(options.shape, layout.rows(), *context);
   check_attention("context_attention", in, options, layout, rank_part(layout.rows(), *context).count);
   OwnAttention own;
   own.qkv = tape.scratch({exchange.rows(), exchange.own().qkv_columns()}, in.dtype());

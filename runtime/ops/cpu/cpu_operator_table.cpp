@@ -11,6 +11,7 @@
 #include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/convolution/causal_conv.hpp"
+#include "runtime/ops/cpu/delta/delta_rule.hpp"
 #include "runtime/ops/cpu/experts/expert_rows.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/operands.hpp"
@@ -381,6 +382,18 @@ void CpuOperatorTable::run(const AddInto& op) const {
   assert(op.into.size() == op.values.size());
   pointwise_.add({op.into.data(), false}, {op.values.data(), false}, {op.into.data(), false},
                  static_cast<std::int64_t>(op.into.size()));
+}
+
+void CpuOperatorTable::run(const DeltaRule& op) const {
+  delta_rule(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const DeltaRuleBackward& op) const {
+  delta_rule_backward(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const CachedDelta& op) const {
+  cached_delta(isa_, scratch_, op);
 }
 
 }  // namespace maestro::cpu

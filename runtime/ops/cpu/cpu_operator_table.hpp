@@ -85,6 +85,9 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const GroupedLinearBackwardInput& op) const override;
   void run(const GroupedLinearBackwardWeight& op) const override;
   void run(const CombineRows& op) const override;
+  void run(const DeltaRule& op) const override;
+  void run(const DeltaRuleBackward& op) const override;
+  void run(const CachedDelta& op) const override;
 
  private:
   Isa isa_;

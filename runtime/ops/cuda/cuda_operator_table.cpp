@@ -252,6 +252,27 @@ void CudaOperatorTable::run(const CombineRows& op) const {
   combine_rows(at(), op);
 }
 
+// ---- gated delta rule: without kernels yet (sections refuse it on CUDA devices when a job is checked) ----
+
+namespace {
+[[noreturn]] void refuse(const char* op) {
+  throw JobError("operator '" + std::string(op) + "' lacks a kernel for CUDA devices; run the section on processors",
+                 ErrorCode::unavailable);
+}
+}  // namespace
+
+void CudaOperatorTable::run(const DeltaRule& /*op*/) const {
+  refuse("delta_rule");
+}
+
+void CudaOperatorTable::run(const DeltaRuleBackward& /*op*/) const {
+  refuse("delta_rule_backward");
+}
+
+void CudaOperatorTable::run(const CachedDelta& /*op*/) const {
+  refuse("cached_delta");
+}
+
 // ---- attention ----
 
 bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceLayout& layout,

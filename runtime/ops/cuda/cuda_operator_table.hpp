@@ -120,6 +120,9 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const GroupedLinearBackwardInput& op) const override;
   void run(const GroupedLinearBackwardWeight& op) const override;
   void run(const CombineRows& op) const override;
+  void run(const DeltaRule& op) const override;
+  void run(const DeltaRuleBackward& op) const override;
+  void run(const CachedDelta& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

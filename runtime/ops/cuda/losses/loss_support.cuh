@@ -42,7 +42,7 @@ struct SupportToken {
 struct SupportLoss {
   float divergence = 0;
   float weight = 0;      // weight of q in every column's gradient
-  float correction = 0;  // the additional term of the gradient of this thread's token
+  float correction = 0;  // what this thread's token adds to the gradient
 };
 
 __device__ inline SupportLoss js_of_support(const SupportToken& token, float log_q, const LossNumbers& numbers) {
