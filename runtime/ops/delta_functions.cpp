@@ -47,7 +47,7 @@ class DeltaHeads {
   }
   [[nodiscard]] std::vector<HeadBlock> out() const { return {{0, 0, own_.value_columns()}}; }
 
-  /// Returns all rows of the rank's heads.
+  /// Returns the rank's heads in all rows.
   [[nodiscard]] Block to_heads(Tape& tape, const Tensor& part, std::int64_t columns,
                                const std::vector<HeadBlock>& heads) const {
     Block whole = tape.scratch({exchange_->rows(), columns}, part.dtype());

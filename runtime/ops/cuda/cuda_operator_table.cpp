@@ -252,25 +252,18 @@ void CudaOperatorTable::run(const CombineRows& op) const {
   combine_rows(at(), op);
 }
 
-// ---- gated delta rule: without kernels yet (sections refuse it on CUDA devices when a job is checked) ----
+// ---- gated delta rule ----
 
-namespace {
-[[noreturn]] void refuse(const char* op) {
-  throw JobError("operator '" + std::string(op) + "' lacks a kernel for CUDA devices; run the section on processors",
-                 ErrorCode::unavailable);
-}
-}  // namespace
-
-void CudaOperatorTable::run(const DeltaRule& /*op*/) const {
-  refuse("delta_rule");
+void CudaOperatorTable::run(const DeltaRule& op) const {
+  delta_rule(at(), on_device(op));
 }
 
-void CudaOperatorTable::run(const DeltaRuleBackward& /*op*/) const {
-  refuse("delta_rule_backward");
+void CudaOperatorTable::run(const DeltaRuleBackward& op) const {
+  delta_rule_backward(at(), on_device(op));
 }
 
-void CudaOperatorTable::run(const CachedDelta& /*op*/) const {
-  refuse("cached_delta");
+void CudaOperatorTable::run(const CachedDelta& op) const {
+  cached_delta(at(), op);
 }
 
 // ---- attention ----

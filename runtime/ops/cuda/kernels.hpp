@@ -83,6 +83,11 @@ void grouped_linear_backward_input(const Launch& at, const GroupedLinearBackward
 void grouped_linear_backward_weight(const Launch& at, const GroupedLinearBackwardWeight& op);
 void combine_rows(const Launch& at, const CombineRows& op);
 
+// ---- gated delta rule (delta_operators.hpp); offsets of layouts are device memory ----
+void delta_rule(const Launch& at, const DeltaRule& op);
+void delta_rule_backward(const Launch& at, const DeltaRuleBackward& op);
+void cached_delta(const Launch& at, const CachedDelta& op);
+
 // ---- sums over rows ----
 /// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);

@@ -11,7 +11,7 @@
 
 namespace maestro::cpu {
 
-/// Tiles have rows of a multiple of delta_padding columns.
+/// Rows in tiles are padded with zeros to a multiple of delta_padding columns.
 inline constexpr std::int64_t delta_padding = 16;
 
 /// Working memory of a call: dk and dv are padded, and tiles of a chunk's rows have delta_chunk of them.
