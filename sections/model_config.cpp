@@ -61,7 +61,8 @@ std::string text(const std::vector<LayerMixer>& layers) {
   std::string out;
   for (const LayerMixer& layer : layers) {
     const bool conv = layer.kind == MixerKind::convolution;
-    out += conv ? "conv " : layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
+    const bool delta = layer.kind == MixerKind::delta;
+    out += conv ? "conv " : delta ? "delta " : layer.windowed ? "sliding " : layer.rotary ? "full " : "no_rope ";
   }
   return out.empty() ? "all the same" : out;
 }
@@ -93,11 +94,18 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   more("rope_scaling", &DecoderConfig::rope_scaling);
   more("sliding_window", &DecoderConfig::window);
   more("layer_types", &DecoderConfig::mixers);
-  more("conv_L_cache", &DecoderConfig::conv_width);
+  more(ours.family == DecoderFamily::lfm2 ? "conv_L_cache" : "linear_conv_kernel_dim", &DecoderConfig::conv_width);
   more("conv_bias", &DecoderConfig::conv_bias);
   more("query_pre_attn_scalar", &DecoderConfig::attention_scale);
   more("attn_logit_softcapping", &DecoderConfig::attention_softcap);
   more("final_logit_softcapping", &DecoderConfig::logit_softcap);
+  const auto delta = [&](const char* key, auto member) {
+    all.push_back({key, text(ours.delta.*member), text(stored.delta.*member)});
+  };
+  delta("linear_num_key_heads", &DeltaShape::key_heads);
+  delta("linear_num_value_heads", &DeltaShape::value_heads);
+  delta("linear_key_head_dim", &DeltaShape::key_size);
+  delta("linear_value_head_dim", &DeltaShape::value_size);
   const auto expert = [&](const char* key, auto member) {
     all.push_back({key, text(ours.experts.*member), text(stored.experts.*member)});
   };
@@ -225,6 +233,7 @@ Status check_same_model(const std::string& config_json, const std::filesystem::p
     case ModelPart::projector:
       return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
     case ModelPart::language_model:
+    case ModelPart::other:
       break;
   }
   return compare_decoders(config_json, *found);

@@ -32,7 +32,8 @@ LoraConfig lora_of(const AdapterConfig& config) {
       return std::ranges::find(config.modules, module) != config.modules.end();
     });
   };
-  return {config.rank, config.alpha, on({"q_proj", "k_proj", "v_proj", "qkv_proj", "attn.c_attn", "in_proj"}),
+  return {config.rank, config.alpha,
+          on({"q_proj", "k_proj", "v_proj", "qkv_proj", "attn.c_attn", "in_proj", "in_proj_qkv"}),
           on({"o_proj", "attn.c_proj", "out_proj"}),
           on({"gate_proj", "up_proj", "gate_up_proj", "down_proj", "mlp.c_fc", "mlp.c_proj", "w1", "w2", "w3"})};
 }

@@ -24,7 +24,8 @@ std::string cannot_be_cut(std::int64_t count, const char* what, const Layout& la
 }
 
 Misfit misfit(const CutSizes& sizes, const Layout& layout) {
-  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, "kv_heads"}}) {
+  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, "kv_heads"},
+                                    std::pair{sizes.delta_key_heads, "delta_key_heads"}}) {
     if (count % layout.tensor != 0) return {"tensor", cannot_be_cut(count, what, layout, layout.tensor)};
     if (count % layout.ranks() != 0) return {"context", cannot_be_cut(count, what, layout, layout.ranks())};
   }

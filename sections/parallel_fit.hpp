@@ -18,6 +18,7 @@ struct CutSizes {
   std::int64_t ffn = 0;         ///< divisible by tensor
   std::int64_t vocabulary = 0;  ///< at least tensor
   std::string_view vocabulary_name = "a vocabulary";
+  std::int64_t delta_key_heads = 0;  ///< divisible by tensor * context
 };
 
 [[nodiscard]] bool fits(const CutSizes& sizes, const Layout& layout);

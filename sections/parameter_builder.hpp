@@ -38,6 +38,11 @@ class ParameterBuilder {
     return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value), std::move(slice)});
   }
 
+  /// Adds a parameter of any shape without weight decay, stored.
+  Parameter& undecayed(const std::string& name, Shape shape, ParameterInit::Fill initial, ParameterSlice slice) {
+    return stored(parameters_.add({name, shape, false, std::move(initial), std::move(slice)}));
+  }
+
   /// Stores a complete parameter under its name.
   Parameter& stored(Parameter& parameter, bool transposed = false) {
     state_.push_back({parameter.name(), &parameter, 0, 0, transposed});

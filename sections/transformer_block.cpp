@@ -8,6 +8,7 @@
 #include "runtime/collective/rank_part.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/ops/cuda_head_sizes.hpp"
+#include "sections/decoder/gated_delta.hpp"
 #include "sections/decoder/short_convolution.hpp"
 
 namespace maestro {
@@ -69,9 +70,31 @@ Var branch_result(Tape& tape, const Var& branch, const Affine& norm, Parameter* 
   return scale == nullptr ? y : mul(tape, y, *scale);
 }
 
+/// The first product of gated attention, taken apart.
+struct GatedQueries {
+  Var qkv;   ///< (M_c, (H + 2G) D) act
+  Var gate;  ///< (M_c, H D) act
+};
+
+/// Takes x (M_c, (2H + 2G) D) act apart, whose first columns are [query | gate] head by head.
+GatedQueries gated_queries(Tape& tape, const Var& x, const AttentionShape& shape) {
+  const std::int64_t rows = x.value().rows(), queries = shape.out_columns(), size = shape.head_size;
+  const Var pairs = reshaped(tape, slice(tape, x, 0, 2 * queries), Shape{rows * shape.heads, 2 * size});
+  const Var query = reshaped(tape, slice(tape, pairs, 0, size), Shape{rows, queries});
+  const Var keys = slice(tape, x, 2 * queries, 2 * shape.kv_heads * size);
+  return {concat(tape, {query, keys}), reshaped(tape, slice(tape, pairs, size, size), Shape{rows, queries})};
+}
+
 /// Mixes the rows of samples: the result of a layer's first product, (M_c, N), becomes the input of its second.
 Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& options, const SequenceLayout& layout) {
+  if (weights.delta.a_log != nullptr) return gated_delta(tape, x, weights, options, layout);
   if (weights.filter.weight != nullptr) return short_convolution(tape, x, weights.filter, options, layout);
+  if (options.output_gate) {
+    const GatedQueries parts = gated_queries(tape, x, options.attention.shape);
+    BlockOptions plain = options;
+    plain.output_gate = false;
+    return mul(tape, mixed(tape, parts.qkv, weights, plain, layout), sigmoid(tape, parts.gate));
+  }
   if (weights.query_norm != nullptr) {
     const HeadNorms norms{weights.query_norm, weights.key_norm, options.whole_head_norms, options.norm.epsilon,
                           options.norm.offset};

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/ops/delta_functions.hpp"
 #include "runtime/ops/parallel_functions.hpp"
 #include "sections/experts.hpp"
 #include "sections/parameter_builder.hpp"
@@ -27,10 +28,13 @@ namespace maestro {
 
 /// Weights of a tensor rank: its rows of qkv and ffn_in, with their biases, its columns of attention_out and ffn_out;
 /// norms and the other biases are not cut (TensorCut). A layer with a filter mixes its rows by a convolution: its qkv
-/// is the product that makes [in_gate | out_gate | x], its attention_out the product after the convolution.
+/// is the product that makes [in_gate | out_gate | x], its attention_out the product after the convolution. With a
+/// delta rule after the filter, qkv makes [q | k | v | z | b | a] (gated_delta.hpp).
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
   Affine filter;                         ///< the rank's channels of a convolution, (C, 1, w) and (C)
+  DeltaWeights delta;                    ///< the rank's heads of a gated delta rule after the filter
+  Parameter* delta_norm = nullptr;       ///< (dv): norm of each value head's result
   Affine behind_attention, behind_ffn;   ///< norms of the branches' results
   Parameter* attention_scale = nullptr;  ///< (C): factors of a branch's columns (LayerScale, Touvron et al. 2021)
   Parameter* ffn_scale = nullptr;
@@ -48,6 +52,8 @@ struct NormTerms {
 struct BlockOptions {
   AttentionOptions attention;    ///< attention of the tensor rank's heads, which all its context ranks share
   ConvolutionShape convolution;  ///< form of a filter, if the layer has one
+  DeltaShape delta;              ///< heads of the tensor rank's delta rule, if the layer has one
+  bool output_gate = false;      ///< attention's first product also makes gates: [query | gate] by head, then keys
   NormTerms norm;
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each
   GluGate gate = GluGate::silu;          ///< activation in gated networks

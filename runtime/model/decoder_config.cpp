@@ -157,22 +157,23 @@ void alternate(DecoderConfig& config, std::int64_t interval, LayerMixer special,
   set_mixers(config, std::move(all));
 }
 
-/// Reads the layers with attention of a family that has other layers too. `fresh`: without them, every third has it.
+/// Reads the layers with attention of a family that has other layers too. `fresh`: without them, every third (lfm2) or
+/// fourth (qwen3_5_text) has it.
 void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
-  constexpr LayerMixer convolution{.kind = MixerKind::convolution};
-  const std::vector<std::int64_t> attention =
-      section.integers("attention_layers", {.min = 0, .max = most_layers - 1},
-                       {"lfm2, lfm2_moe: the layers with attention, counted from 0, while all others have "
-                        "convolutions; absent: every third, or "
-                        "those of the weights"});
+  const bool delta = config.family == DecoderFamily::qwen3_5_text, mixed = delta || has_convolutions(config.family);
+  const LayerMixer other{.kind = delta ? MixerKind::delta : MixerKind::convolution};
+  const std::vector<std::int64_t> attention = section.integers(
+      "attention_layers", {.min = 0, .max = most_layers - 1},
+      {"the layers with attention, counted from 0, while all others have convolutions (lfm2, lfm2_moe) or gated delta "
+       "rules (qwen3_5_text); absent: every third (lfm2, lfm2_moe) or fourth (qwen3_5_text), or those of the weights"});
   const bool given = section.has("attention_layers");
-  if (given && !has_convolutions(config.family)) {
+  if (given && !mixed) {
     section.fail_among({"attention_layers", "family"}, "family \"" + std::string(name_of(config.family)) +
                                                            "\" has attention in every layer; leave attention_layers "
                                                            "out or set family = \"lfm2\"");
   }
   if (given) {
-    std::vector<LayerMixer> all(static_cast<std::size_t>(config.layers), convolution);
+    std::vector<LayerMixer> all(static_cast<std::size_t>(config.layers), other);
     for (const std::int64_t layer : attention) {
       if (layer >= config.layers) {
         section.fail("attention_layers", "there is no layer " + std::to_string(layer) + "; " +
@@ -181,12 +182,34 @@ void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
       all[static_cast<std::size_t>(layer)] = {};
     }
     set_mixers(config, std::move(all));
-  } else if (fresh && has_convolutions(config.family)) {
-    alternate(config, 3, {}, convolution);
+  } else if (fresh && mixed) {
+    alternate(config, delta ? 4 : 3, {}, other);
   }
   if (!config.mixers.empty() && std::ssize(config.mixers) != config.layers) {
     section.fail("layers", setting("layers", config.layers) + " differs from the " +
                                std::to_string(config.mixers.size()) + " layers of the weights; leave it out");
+  }
+}
+
+/// Reads the heads of gated delta rules; `defaults` come from stored weights or are empty.
+void read_delta(const JobTable& section, DecoderConfig& config) {
+  DeltaShape& delta = config.delta;
+  const auto read = [&](std::string_view key, std::int64_t& size, KeyHelp help) {
+    size = section.integer(key, size, size_or_automatic, help);
+    if (config.family == DecoderFamily::qwen3_5_text || !section.has(key)) return;
+    section.fail_among({key, "family"}, "family \"" + std::string(name_of(config.family)) +
+                                            "\" lacks gated delta rules; leave " + std::string(key) +
+                                            " out or set family = \"qwen3_5_text\"");
+  };
+  read("delta_key_heads", delta.key_heads, {"qwen3_5_text: key heads of a gated delta rule; 0: as heads", "heads"});
+  read("delta_value_heads", delta.value_heads,
+       {"qwen3_5_text: value heads, a multiple of delta_key_heads; 0: as many", "heads"});
+  read("delta_key_size", delta.key_size, {"qwen3_5_text: columns of a key head; 0: as attention's heads", "columns"});
+  read("delta_value_size", delta.value_size, {"qwen3_5_text: columns of a value head; 0: delta_key_size", "columns"});
+  if (delta.key_heads > 0 && delta.value_heads % delta.key_heads != 0) {
+    section.fail_among({"delta_value_heads", "delta_key_heads"}, setting("delta_value_heads", delta.value_heads) +
+                                                                     " is not a multiple of " +
+                                                                     setting("delta_key_heads", delta.key_heads));
   }
 }
 
@@ -264,6 +287,13 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.lfm2_names = true;
     if (config.conv_width == 0) config.conv_width = 3;
   }
+  if (family == qwen3_5_text) {
+    config.qk_norm = QkNorm::head;
+    config.norm_offset = 1;
+    config.output_gate = true;
+    config.rope_share = 0.25;
+    if (config.conv_width == 0) config.conv_width = 4;
+  }
   if (family == mixtral) config.experts.router.kind = RouterKind::chosen;
   config.experts.shared_gate = family == qwen2_moe;
   if (family == lfm2_moe) {
@@ -275,7 +305,7 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
 
 DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   DecoderConfig out = std::move(defaults);
-  const bool fresh = !has_convolutions(out.family);
+  const DecoderFamily stored = out.family;
   out.family = section.choice("family", out.family, decoder_family_names,
                               {"gpt2 (layer norm, learned positions, GELU, biases), or a family with RMS norm, rotary "
                                "positions and a gated feed-forward network: llama, mistral, ..."});
@@ -305,10 +335,11 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   out.norm_epsilon = section.number("norm_epsilon", out.norm_epsilon, positive, {"the addend to a norm's denominator"});
   out.init_std =
       section.number("init_std", out.init_std, positive, {"the standard deviation of initial random values"});
-  read_mixers(section, out, fresh);
+  read_mixers(section, out, stored != out.family);
   check_heads(section, out);
   check_window(section, out);
   read_experts(section, out);
+  read_delta(section, out);
   return out;
 }
 

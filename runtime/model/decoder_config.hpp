@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/delta_shape.hpp"
 #include "runtime/job/job_table.hpp"
 #include "runtime/model/expert_config.hpp"
 
@@ -34,13 +35,14 @@ enum class DecoderFamily : std::uint8_t {
   qwen2_moe,
   qwen3_moe,
   mixtral,
-  lfm2_moe
+  lfm2_moe,
+  qwen3_5_text
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 17> decoder_family_names{
-    "gpt2",  "llama",   "mistral", "qwen2", "qwen3",     "phi3",      "gemma",   "gemma2",  "gemma3_text",
-    "olmo2", "smollm3", "lfm2",    "olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe"};
+inline constexpr std::array<std::string_view, 18> decoder_family_names{
+    "gpt2",  "llama",   "mistral", "qwen2", "qwen3",     "phi3",      "gemma",   "gemma2",   "gemma3_text",
+    "olmo2", "smollm3", "lfm2",    "olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_text"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -73,7 +75,8 @@ struct RotaryScaling {
 
 enum class MixerKind : std::uint8_t {
   attention,
-  convolution  ///< gates before and after a filter over a channel's last rows (LFM2)
+  convolution,  ///< gates before and after a filter over a channel's last rows (LFM2)
+  delta         ///< a gated delta rule after such a filter (Qwen3.5)
 };
 /// What mixes the tokens of a layer, if layers differ.
 struct LayerMixer {
@@ -139,10 +142,12 @@ struct DecoderConfig {
   std::vector<std::int64_t> rope_sections;
   bool rope_interleaved = false;  ///< the kinds of pairs alternate (Qwen3-VL); false: they stand one after another
   ImageMask image_mask = ImageMask::causal;
-  std::int64_t conv_width = 0;  ///< rows that a convolution's filter covers, including its own; LFM2
+  std::int64_t conv_width = 0;  ///< rows that a convolution's filter covers, including its own; LFM2, Qwen3.5
   bool conv_bias = false;       ///< biases of a convolution's filter and of the products before and after it
   bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
   ExpertConfig experts;
+  DeltaShape delta;          ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
+  bool output_gate = false;  ///< attention's result is times sigmoid(gate), which q_proj computes next to the queries
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
@@ -150,6 +155,10 @@ struct DecoderConfig {
   [[nodiscard]] std::int64_t key_columns() const { return kv_heads * head_size; }
   /// Returns whether positions in samples with images need marks (Corpus::read_marks()).
   [[nodiscard]] bool needs_marks() const { return !rope_sections.empty() || image_mask != ImageMask::causal; }
+  /// Returns the columns of a mixer's first product in layers with a gated delta rule: q, k, v, z, b and a.
+  [[nodiscard]] std::int64_t delta_columns() const {
+    return delta.qkv_columns() + delta.value_columns() + 2 * delta.value_heads;
+  }
   [[nodiscard]] std::int64_t ffn_matrices() const { return gpt2() ? 2 : 3; }
   [[nodiscard]] LayerMixer mixer_of(std::int64_t layer) const {
     if (mixers.empty()) return {.windowed = window > 0};
@@ -167,8 +176,8 @@ struct DecoderConfig {
 /// Returns the names of its expert layers.
 [[nodiscard]] ExpertNames expert_names(DecoderFamily family);
 
-/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2 and lfm2_moe have
-/// attention.
+/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2, lfm2_moe and qwen3_5_text
+/// have attention.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
 
 /// Sets mixers, which is empty if all `layers` are equal, rotary attention, and sets window to 0 if none is windowed.

@@ -122,7 +122,15 @@ constexpr Family families[] = {
      .tied = true,
      .activation = nullptr,
      .epsilon = "norm_eps",
-     .rotary = {.theta = 1e6}}};
+     .rotary = {.theta = 1e6}},
+    {.family = DecoderFamily::qwen3_5_text,
+     .architecture = "Qwen3_5ForCausalLM",
+     .positions = 32768,
+     .head_size = 256,
+     .kv_heads = 4,
+     .attention_bias = true,
+     .activation = nullptr,
+     .rotary = {.partial = true, .share = 0.25, .axes = true}}};
 
 const Family& defaults_of(DecoderFamily family) {
   return *std::ranges::find(families, family, &Family::family);
@@ -329,6 +337,43 @@ void read_lfm2(const Keys& keys, DecoderConfig& config) {
   }
 }
 
+/// Reads the kinds of Qwen3.5's layers: layer_types, or attention in every `full_attention_interval`-th.
+void read_qwen3_5_layers(const Keys& keys, DecoderConfig& config) {
+  constexpr LayerMixer delta{.kind = MixerKind::delta};
+  const std::int64_t interval = keys.size("full_attention_interval", 4);
+  std::vector<LayerMixer> layers;
+  if (const JsonValue types = keys.find("layer_types")) {
+    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
+      if (type.json() != "linear_attention" && type.json() != "full_attention") {
+        type.refuse("is not supported; these are: linear_attention, full_attention");
+      }
+      layers.push_back(type.json() == "linear_attention" ? delta : LayerMixer{});
+    }
+  } else {
+    for (std::int64_t i = 1; i <= config.layers; ++i) layers.push_back(i % interval == 0 ? LayerMixer{} : delta);
+  }
+  set_mixers(config, std::move(layers));
+}
+
+/// Reads what only Qwen3.5 has. Published files also have keys that the class does not read.
+void read_qwen3_5(const Keys& keys, DecoderConfig& config) {
+  config.conv_width = keys.size("linear_conv_kernel_dim", 4);
+  config.delta = {.key_heads = keys.size("linear_num_key_heads", 16),
+                  .value_heads = keys.size("linear_num_value_heads", 32),
+                  .key_size = keys.size("linear_key_head_dim", 128),
+                  .value_size = keys.size("linear_value_head_dim", 128)};
+  if (config.delta.value_heads % config.delta.key_heads != 0) {
+    keys.fail("linear_num_value_heads",
+              std::to_string(config.delta.value_heads) +
+                  " is not a multiple of linear_num_key_heads = " + std::to_string(config.delta.key_heads));
+  }
+  read_qwen3_5_layers(keys, config);
+  keys.require_flag("attn_output_gate", true);
+  keys.require_text("mamba_ssm_dtype", "float32", {"float32"});
+  // Layers that predict further tokens, which the class passes over.
+  for (const char* key : {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"}) (void)keys.find(key);
+}
+
 /// Reads whether the output layer shares the embedding. LFM2's files may name it tie_embedding.
 bool read_tied(const Keys& keys, const Family& family) {
   const bool tied = keys.flag("tie_word_embeddings", family.tied);
@@ -413,6 +458,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
   if (has_convolutions(name)) read_convolutions(keys, config);
   if (name == DecoderFamily::lfm2) read_lfm2(keys, config);
+  if (name == DecoderFamily::qwen3_5_text) read_qwen3_5(keys, config);
   if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
   if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
   return config;
@@ -458,6 +504,17 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
     out["conv_L_cache"] = config.conv_width;
     out["conv_bias"] = config.conv_bias;
     if (config.family == lfm2) out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
+  }
+  if (config.family == qwen3_5_text) {
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      const bool delta = config.mixer_of(i).kind == MixerKind::delta;
+      out["layer_types"].push_back(delta ? "linear_attention" : "full_attention");
+    }
+    out["linear_conv_kernel_dim"] = config.conv_width;
+    out["linear_num_key_heads"] = config.delta.key_heads;
+    out["linear_num_value_heads"] = config.delta.value_heads;
+    out["linear_key_head_dim"] = config.delta.key_size;
+    out["linear_value_head_dim"] = config.delta.value_size;
   }
   if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {

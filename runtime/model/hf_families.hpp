@@ -14,6 +14,8 @@ namespace maestro {
 struct RotaryForm {
   double theta = 10000.0;           ///< rope_theta if absent
   bool partial = false;             ///< the class applies partial_rotary_factor
+  double share = 1;                 ///< partial_rotary_factor if absent
+  bool axes = false;                ///< the class turns pairs by several axes, whose positions are equal for text
   bool by_layer = false;            ///< rope_parameters has an entry for each kind of layer
   std::int64_t original = 0;        ///< original_max_position_embeddings if absent at the top
   bool longrope_alone = false;      ///< the class supports only longrope, and also names it "su" or "yarn"

@@ -221,7 +221,7 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
   }
   objects.require_agreement();
   config.rope_theta = theta.value_or(form.theta);
-  config.rope_share = share.value_or(1.0);
+  config.rope_share = share.value_or(form.share);
   if (!form.partial && config.rope_share != 1) {
     keys.fail("partial_rotary_factor", number_text(config.rope_share) + " " + not_applied_by(form.architecture) +
                                            ", which rotates complete heads; remove it");
@@ -235,6 +235,9 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
   for (const JsonValue& object : objects.all()) {
     const Keys inside(object);
     for (const char* known : {"rope_theta", "partial_rotary_factor"}) (void)inside.find(known);
+    for (const char* axis : {"mrope_section", "mrope_interleaved"}) {
+      if (form.axes) (void)inside.find(axis);
+    }
     const RotaryScaling found = scaling_of(inside, keys, config, form);
     inside.refuse_unknown(nothing_is_ignored);
     if (found.kind == Kind::none) continue;
@@ -253,7 +256,7 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
 void write_rotary(const DecoderConfig& config, const RotaryForm& form, nlohmann::ordered_json& out) {
   out["rope_theta"] = config.rope_theta;
   if (form.by_layer) out["rope_local_base_freq"] = config.local_rope_theta;
-  if (config.rope_share != 1) out["partial_rotary_factor"] = config.rope_share;
+  if (config.rope_share != form.share) out["partial_rotary_factor"] = config.rope_share;
   const RotaryScaling& scaling = config.rope_scaling;
   if (scaling.kind == Kind::none) return;
   nlohmann::ordered_json& object = out["rope_scaling"];

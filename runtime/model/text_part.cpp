@@ -54,6 +54,7 @@ constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
                               {"visual.", vision, "vision_model."},
                               {"lm_head.", text, "lm_head."},
                               {"model.", text, "model."}};
+constexpr Prefix of_qwen3_5[] = {{"mtp.", ModelPart::other, "mtp."}};
 constexpr Prefix of_idefics[] = {{"model.text_model.", text, "model."},
                                  {"model.vision_model.", vision, "vision_model."},
                                  {"model.connector.", projector, "connector."},
@@ -140,6 +141,11 @@ constexpr Whole wholes[] = {
      .pieces = pieces_of_qwen,
      .sections = {24, 20, 20},
      .interleaved = true},
+    {.type = "qwen3_5",
+     .text_type = "qwen3_5_text",
+     .names = of_qwen,
+     .first_names = of_qwen3_5,
+     .pieces = pieces_of_qwen},
     {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
     {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
 
@@ -160,6 +166,7 @@ constexpr TextClass classes[] = {
     {"qwen2_5_vl_text", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen2_5_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen3_vl_text", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128000, 1e-6, 5e5},
+    {"qwen3_5_text", "qwen3_5_text", 248320, 4096, 12288, 32, 16, 4, 32768, 1e-6, 1e4},
     {"gemma", "gemma", 256000, 3072, 24576, 28, 16, 16, 8192, 1e-6, 1e4},
     {"gemma2", "gemma2", 256000, 2304, 9216, 26, 8, 4, 8192, 1e-6, 1e4},
     {"gemma3_text", "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 131072, 1e-6, 1e6}};

@@ -40,7 +40,12 @@ struct RotaryAxes {
 /// language_model_config().
 [[nodiscard]] Result<RotaryAxes> rotary_axes(std::string_view text, std::string_view where);
 
-enum class ModelPart : std::uint8_t { language_model, vision, projector };
+enum class ModelPart : std::uint8_t {
+  language_model,
+  vision,
+  projector,
+  other  ///< layers that this program does not read: Qwen3.5's for further tokens, which transformers passes over too
+};
 
 /// A tensor's part, and its name there.
 struct PartName {

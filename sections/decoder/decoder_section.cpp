@@ -37,6 +37,8 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
   // All networks are cut alike: a common divisor is one of each.
   if (config.experts.count > 0)
     sizes.ffn = std::gcd(sizes.ffn, std::gcd(config.experts.ffn, config.experts.shared_ffn));
+  const auto delta_layers = std::ranges::count(config.mixers, MixerKind::delta, &LayerMixer::kind);
+  if (delta_layers > 0) sizes.delta_key_heads = config.delta.key_heads;
   check_parallel_fit(context.name, sizes, context.parallel.layout);
   check_stage(context.name, context.stage, config.layers);
   return config;

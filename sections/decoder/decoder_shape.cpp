@@ -10,6 +10,7 @@
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_vision_config.hpp"
+#include "runtime/ops/delta_operators.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -50,6 +51,18 @@ void check_heads(const std::string& section, const DecoderConfig& config) {
   }
   if (!config.gpt2() && config.head_size % 2 != 0) {
     refuse(section, "rotary positions need an even head size, not " + std::to_string(config.head_size));
+  }
+  const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
+  if (!config.gpt2() && (rotated == 0 || rotated % 2 != 0)) {
+    refuse(section, setting("head_size", config.head_size) + " makes " + std::to_string(rotated) +
+                        " columns rotate, as the family rotates a part of a head; their number must be even, as with "
+                        "head_size = " +
+                        std::to_string((config.head_size + 7) / 8 * 8));
+  }
+  const DeltaShape& delta = config.delta;
+  if (delta.key_heads > 0 && delta.value_heads % delta.key_heads != 0) {
+    refuse(section, setting("delta_value_heads", delta.value_heads) + " is not a multiple of " +
+                        setting("delta_key_heads", delta.key_heads));
   }
 }
 
@@ -136,6 +149,13 @@ DecoderConfig resolved(DecoderConfig config) {
   if (!has_dense_layers(config.family) && experts.ffn != 0) config.ffn = experts.ffn;
   if (config.ffn == 0) config.ffn = config.gpt2() ? 4 * config.width : (8 * config.width + 191) / 192 * 64;
   if (experts.count > 0 && experts.ffn == 0) experts.ffn = config.ffn;
+  if (config.family == DecoderFamily::qwen3_5_text) {
+    DeltaShape& delta = config.delta;
+    if (delta.key_heads == 0) delta.key_heads = config.heads;
+    if (delta.value_heads == 0) delta.value_heads = delta.key_heads;
+    if (delta.key_size == 0) delta.key_size = config.head_size;
+    if (delta.value_size == 0) delta.value_size = delta.key_size;
+  }
   return config;
 }
 
@@ -194,6 +214,10 @@ std::string described(const DecoderConfig& config) {
   if (config.window > 0) out << ", windows of " << config.window;
   const auto convolutions = std::ranges::count(config.mixers, MixerKind::convolution, &LayerMixer::kind);
   if (convolutions > 0) out << ", convolutions of " << config.conv_width << " in " << convolutions << " layers";
+  if (const auto layers = std::ranges::count(config.mixers, MixerKind::delta, &LayerMixer::kind); layers > 0) {
+    out << ", delta rules of " << config.delta.value_heads << " heads of " << config.delta.value_size << " in "
+        << layers << " layers";
+  }
   const ExpertConfig& experts = config.experts;
   if (experts.count > 0) {
     out << ", " << experts.count << " experts of " << experts.ffn << ", " << experts.per_token << " a token";
@@ -212,8 +236,18 @@ double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t
   if (config.mixer_of(layer).kind == MixerKind::convolution) {
     return 2.0 * t * width * (4.0 * width + ffn) + 2.0 * t * width * static_cast<double>(config.conv_width);
   }
+  if (config.mixer_of(layer).kind == MixerKind::delta) {
+    const DeltaShape& delta = config.delta;
+    const auto value = static_cast<double>(delta.value_columns());
+    const double products = width * (static_cast<double>(config.delta_columns()) + value + ffn);
+    const double chunk = 2.0 * static_cast<double>(delta_chunk * delta.key_columns());
+    const double states =
+        3.0 * static_cast<double>(delta.key_size) * value + 1.5 * static_cast<double>(delta_chunk) * value;
+    return 2.0 * t * (products + chunk + states + static_cast<double>(delta.qkv_columns() * config.conv_width));
+  }
   const auto queries = static_cast<double>(config.query_columns());
-  const double qkv_columns = queries + 2.0 * static_cast<double>(config.key_columns());
+  const double gates = config.output_gate ? queries : 0;
+  const double qkv_columns = queries + gates + 2.0 * static_cast<double>(config.key_columns());
   const double window = config.mixer_of(layer).windowed ? static_cast<double>(config.window) : t;
   const double pairs = window < t ? window * t - window * window / 2 : t * t / 2;
   return 2.0 * t * width * (qkv_columns + queries + ffn) + 2.0 * 2.0 * pairs * queries;
@@ -235,9 +269,22 @@ namespace {
 /// k a second time) and the attention's result, or a convolution's gates, input and result.
 double mixer_values(const DecoderConfig& config, MixerKind kind) {
   if (kind == MixerKind::convolution) return 4.0 * static_cast<double>(config.width);
+  if (kind == MixerKind::delta) {
+    // The first product and its parts, the filter's result, the rule's, its norm's, with z, and the product of both.
+    const auto value = static_cast<double>(config.delta.value_columns());
+    return 2.0 * static_cast<double>(config.delta_columns() + config.delta.qkv_columns()) + 5.0 * value;
+  }
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv = queries + 2.0 * static_cast<double>(config.key_columns());
-  return (config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv) + queries;
+  // With gates: the first product and its parts, the gate's sigmoid and the gated result.
+  const double gated = config.output_gate ? qkv + 6.0 * queries : 0;
+  return (config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv) + queries + gated;
+}
+
+/// Returns the values of a row's share in the states that a training pass keeps, one for each chunk.
+double delta_state_values(const DecoderConfig& config) {
+  const DeltaShape& delta = config.delta;
+  return static_cast<double>(delta.value_heads * delta.key_size * delta.value_size) / static_cast<double>(delta_chunk);
 }
 
 /// Returns the bytes of a row that a training pass keeps in a layer.
@@ -248,8 +295,9 @@ double layer_bytes(const DecoderConfig& config, std::int64_t layer, DType precis
   const double ffn_values = network_of(config, layer).kept;
   const MixerKind kind = config.mixer_of(layer).kind;
   const double gathered = tensor == 1 ? 0 : 4.0 * width * static_cast<double>(tensor);
+  const double states = kind == MixerKind::delta ? sizeof(float) * delta_state_values(config) : 0;
   const double activations = norms + mixer_values(config, kind) + 2.0 * width + ffn_values + gathered;
-  return activations * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float);
+  return activations * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float) + states;
 }
 
 }  // namespace
@@ -273,11 +321,15 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
 
 double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
   const auto width = static_cast<double>(config.width);
-  const double attention = static_cast<double>(2 * config.query_columns() + 2 * config.key_columns());
+  const double attention =
+      static_cast<double>((config.output_gate ? 6 : 2) * config.query_columns() + 2 * config.key_columns());
   double most = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const bool convolution = config.mixer_of(layer).kind == MixerKind::convolution;
-    most = std::max({most, convolution ? 4.0 * width : attention, network_of(config, layer).working});
+    const MixerKind kind = config.mixer_of(layer).kind;
+    const double mixer = kind == MixerKind::convolution ? 4.0 * width
+                         : kind == MixerKind::delta     ? mixer_values(config, kind)
+                                                        : attention;
+    most = std::max({most, mixer, network_of(config, layer).working});
   }
   const double branch = (most + 2.0 * width) * static_cast<double>(size_of(precision));
   return static_cast<double>(tokens) * (branch + 2.0 * width * sizeof(float));

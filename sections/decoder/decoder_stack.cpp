@@ -41,6 +41,7 @@ class DecoderStack::Builder {
   BlockWeights rotary_layer(const std::string& prefix, std::int64_t index);
   void add_attention(BlockWeights& layer, const std::string& prefix);
   void add_convolution(BlockWeights& layer, const std::string& prefix);
+  void add_delta(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
   void add_experts(ExpertWeights& experts, const std::string& prefix);
   void add_norms(BlockWeights& layer, const std::string& prefix);
@@ -86,7 +87,9 @@ class DecoderStack::Builder {
     std::vector<std::string> modules;
     std::vector<std::int64_t> rows;
     std::int64_t columns = 0;
-    bool columns_cut = false;  ///< the tensor group cuts columns; else rows
+    bool columns_cut = false;              ///< the tensor group cuts columns; else rows
+    std::vector<std::int64_t> parts = {};  ///< what the group cuts each, if modules have several such parts; or empty
+    [[nodiscard]] const std::vector<std::int64_t>& cut() const { return parts.empty() ? rows : parts; }
   };
   /// Adds adapters to `affine`, if the job names its product.
   void adapt(bool named, Affine& affine, const Product& product);
@@ -121,8 +124,14 @@ class DecoderStack::Builder {
 
 std::vector<std::int64_t> DecoderStack::Builder::held_rows(const Product& product) const {
   std::vector<std::int64_t> held = product.rows;
-  const ParameterSlice slice = product.columns_cut ? ParameterSlice() : cut_.stacked(product.rows);
-  for (std::size_t part = 0; part < slice.rows.size(); ++part) held[part] = slice.rows[part].count;
+  const ParameterSlice slice = product.columns_cut ? ParameterSlice() : cut_.stacked(product.cut());
+  if (!slice.rows.empty()) std::ranges::fill(held, 0);
+  std::size_t module = 0;
+  std::int64_t end = product.rows.front();
+  for (const ParameterSlice::Range& part : slice.rows) {
+    while (part.first >= end) end += product.rows[++module];
+    held[module] += part.count;
+  }
   if (product.modules.size() > 1) return held;
   return {std::accumulate(held.begin(), held.end(), std::int64_t{0})};
 }
@@ -133,7 +142,7 @@ void DecoderStack::Builder::adapt(bool named, Affine& affine, const Product& pro
   const auto modules = static_cast<std::int64_t>(product.modules.size());
   const std::int64_t all_rows = std::accumulate(product.rows.begin(), product.rows.end(), std::int64_t{0});
   const ParameterSlice columns = product.columns_cut ? cut_.columns(product.columns) : ParameterSlice();
-  const ParameterSlice rows = product.columns_cut ? ParameterSlice() : cut_.stacked(product.rows);
+  const ParameterSlice rows = product.columns_cut ? ParameterSlice() : cut_.stacked(product.cut());
   const std::string name(adapter_prefix);
   const double bound = 1.0 / std::sqrt(static_cast<double>(product.columns));
   ParameterBuilder add(*adapters_.parameters, init_, stack_.adapter_state_);
@@ -210,7 +219,7 @@ Affine DecoderStack::Builder::stacked(const std::string& prefix, const std::stri
 void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string& prefix) {
   const std::int64_t queries = config_.query_columns(), keys = config_.key_columns();
   const std::vector<const char*> names{"q_proj", "k_proj", "v_proj"};
-  const std::vector<std::int64_t> rows{queries, keys, keys};
+  const std::vector<std::int64_t> rows{config_.output_gate ? 2 * queries : queries, keys, keys};
   layer.qkv = stacked(prefix, "qkv_proj", names, rows, config_.qkv_bias);
   const std::string out = prefix + names_.attention_out;
   layer.attention_out = added(out, Shape{config_.width, queries}, config_.out_bias);
@@ -238,6 +247,37 @@ void DecoderStack::Builder::add_convolution(BlockWeights& layer, const std::stri
   layer.attention_out = added(out, Shape{width, width}, config_.conv_bias);
   adapt(adapters_.lora.qkv, layer.qkv, {{in}, rows, width});
   adapt(adapters_.lora.out, layer.attention_out, {{out}, {width}, width, true});
+}
+
+void DecoderStack::Builder::add_delta(BlockWeights& layer, const std::string& prefix) {
+  const DeltaShape& shape = config_.delta;
+  const std::int64_t width = config_.width, heads = shape.value_heads, values = shape.value_columns();
+  const std::int64_t keys = shape.key_columns(), inputs = shape.qkv_columns();
+  const std::vector<std::string> names{"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"};
+  Product in{{}, {inputs, values, heads, heads}, width, false, {keys, keys, values, values, heads, heads}};
+  for (const std::string& name : names) in.modules.push_back(prefix + name);
+  layer.qkv.weight = &add_.matrix(prefix + "in_proj.weight", Shape{config_.delta_columns(), width}, config_.init_std,
+                                  cut_.stacked(in.parts));
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < names.size(); first += in.rows[i], ++i) {
+    add_.stored_rows(in.modules[i] + ".weight", *layer.qkv.weight, first, in.rows[i]);
+  }
+  const double bound = 1.0 / std::sqrt(static_cast<double>(config_.conv_width));
+  layer.filter.weight =
+      &add_.undecayed(prefix + "conv1d.weight", Shape{inputs, 1, config_.conv_width},
+                      init_.uniform(prefix + "conv1d.weight", bound), cut_.stacked({keys, keys, values}));
+  // Of A, uniform in [0.01, 16), as in transformers.
+  const auto logarithms = [uniform = init_.uniform(prefix + "A_log", 8.0)](std::span<float> to) {
+    uniform(to);
+    for (float& value : to) value = std::log(std::max(value + 8.0F, 0.01F));
+  };
+  layer.delta.a_log = &add_.undecayed(prefix + "A_log", Shape{heads}, logarithms, cut_.rows(heads));
+  layer.delta.dt_bias = &add_.undecayed(prefix + "dt_bias", Shape{heads}, ParameterInit::constant(1), cut_.rows(heads));
+  layer.delta_norm = &add_.stored(add_.vector(prefix + "norm.weight", shape.value_size, 1.0F));
+  const std::string out = prefix + "out_proj";
+  layer.attention_out = added(out, Shape{width, values}, false);
+  adapt(adapters_.lora.qkv, layer.qkv, in);
+  adapt(adapters_.lora.out, layer.attention_out, {{out}, {width}, values, true});
 }
 
 void DecoderStack::Builder::add_feed_forward(BlockWeights& layer, const std::string& prefix) {
@@ -292,8 +332,11 @@ void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& pr
 
 BlockWeights DecoderStack::Builder::rotary_layer(const std::string& prefix, std::int64_t index) {
   BlockWeights layer;
-  if (config_.mixer_of(index).kind == MixerKind::convolution) {
+  const MixerKind kind = config_.mixer_of(index).kind;
+  if (kind == MixerKind::convolution) {
     add_convolution(layer, prefix + "conv.");
+  } else if (kind == MixerKind::delta) {
+    add_delta(layer, prefix + "linear_attn.");
   } else {
     add_attention(layer, prefix + "self_attn.");
   }
@@ -341,6 +384,11 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
                              .softcap = config_.attention_softcap};
   if (layer.kind == MixerKind::convolution) {
     options.convolution = {.width = config_.conv_width, .gated = true};
+  } else if (layer.kind == MixerKind::delta) {
+    options.convolution = {.width = config_.conv_width, .silu = true};
+    options.delta = config_.delta;
+    options.delta.key_heads /= tensor;
+    options.delta.value_heads /= tensor;
   } else if (!config_.gpt2() && layer.rotary) {
     const auto found = rotary_frequencies(config_, layer.windowed);
     const auto same = std::ranges::find_if(options_, [&](const BlockOptions& other) {
@@ -349,6 +397,7 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
     options.attention.rotary =
         same != options_.end() ? same->attention.rotary : std::make_shared<const RotaryFrequencies>(found);
   }
+  options.output_gate = config_.output_gate && layer.kind == MixerKind::attention;
   options.norm = norm_terms();
   options.whole_head_norms = config_.qk_norm == QkNorm::whole;
   options.gate = config_.gelu_gate ? GluGate::gelu : GluGate::silu;

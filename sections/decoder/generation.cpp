@@ -138,22 +138,28 @@ void Generation::reserve(std::int64_t slots, std::int64_t rows) {
   rows_ = std::min(decoder().positions, rows);
   sequences_.assign(static_cast<std::size_t>(slots), {});
   const DecoderConfig& config = decoder();
+  const DType act = tape_.compute();
+  const DeltaShape& delta = config.delta;
   const Shape rows_of_keys{slots * rows_, config.key_columns()}, tails{slots * tail_rows(), 2 * config.width};
+  const Shape delta_tails{slots * tail_rows(), delta.qkv_columns()};
+  const Shape states{slots, delta.value_heads * delta.key_size * delta.value_size};
   for (std::size_t i = 0; i < caches_.size(); ++i) {
-    if (config.mixer_of(static_cast<std::int64_t>(i)).kind == MixerKind::convolution) {
-      hold(caches_[i].tail, memory_[2 * i], tails);
+    const MixerKind kind = config.mixer_of(static_cast<std::int64_t>(i)).kind;
+    if (kind != MixerKind::attention) {
+      hold(caches_[i].tail, memory_[2 * i], kind == MixerKind::delta ? delta_tails : tails, act);
+      if (kind == MixerKind::delta) hold(caches_[i].state, memory_[2 * i + 1], states, DType::f32);
       continue;
     }
-    hold(caches_[i].keys, memory_[2 * i], rows_of_keys);
-    hold(caches_[i].values, memory_[2 * i + 1], rows_of_keys);
+    hold(caches_[i].keys, memory_[2 * i], rows_of_keys, act);
+    hold(caches_[i].values, memory_[2 * i + 1], rows_of_keys, act);
   }
 }
 
-void Generation::hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape) {
+void Generation::hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape, DType dtype) {
   if (tensor.defined() && tensor.rows() >= shape.rows()) return;
   memory.reset();
-  memory = SpaceMemory(tape_.ops().memory(), Tensor(nullptr, tape_.compute(), shape).bytes());
-  tensor = Tensor(memory.data(), tape_.compute(), shape);
+  memory = SpaceMemory(tape_.ops().memory(), Tensor(nullptr, dtype, shape).bytes());
+  tensor = Tensor(memory.data(), dtype, shape);
 }
 
 std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
@@ -165,6 +171,7 @@ std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
       cache.values = cache.values.row_slice(slot * rows_, rows_);
     } else {
       cache.tail = cache.tail.row_slice(slot * tail_rows(), tail_rows());
+      if (cache.state.defined()) cache.state = cache.state.row_slice(slot, 1);
     }
     caches.push_back(cache);
   }
@@ -172,9 +179,13 @@ std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
 }
 
 std::vector<LayerCache> Generation::of_sequences(std::span<const CachedSequence> rows,
-                                                 std::span<const CachedSequence> tails) const {
+                                                 std::span<const CachedSequence> tails,
+                                                 std::span<const CachedSequence> states) const {
   std::vector<LayerCache> caches = caches_;
-  for (LayerCache& cache : caches) cache.sequences = cache.keys.defined() ? rows : tails;
+  for (LayerCache& cache : caches) {
+    cache.sequences = cache.keys.defined() ? rows : tails;
+    cache.state_sequences = states;
+  }
   return caches;
 }
 
@@ -227,7 +238,7 @@ void Generation::append(std::span<const NextToken> tokens) {
   const std::int64_t axes =
       std::ranges::any_of(tokens, [&](const NextToken& next) { return at(next.slot).skipped != 0; }) ? mark_axes : 1;
   std::vector<std::int32_t> ids, positions, offsets(1);
-  std::vector<CachedSequence> sequences, tails;
+  std::vector<CachedSequence> sequences, tails, states;
   for (const NextToken& next : tokens) {
     Sequence& own = sequences_[static_cast<std::size_t>(next.slot)];
     assert(own.rows > 0 && own.rows < rows_ && own.prompt.empty());
@@ -237,6 +248,7 @@ void Generation::append(std::span<const NextToken> tokens) {
     const auto rows = static_cast<std::int32_t>(own.rows);
     sequences.push_back({static_cast<std::int32_t>(next.slot * rows_), rows});
     if (decoder().conv_width > 0) tails.push_back({static_cast<std::int32_t>(next.slot * tail_rows()), rows});
+    if (decoder().delta.key_heads > 0) states.push_back({static_cast<std::int32_t>(next.slot), rows});
     offsets.push_back(static_cast<std::int32_t>(ids.size()));
     ++own.rows;
   }
@@ -245,7 +257,8 @@ void Generation::append(std::span<const NextToken> tokens) {
   PassLists lists(tape_);
   const SequenceLayout layout{
       .offsets = offsets, .positions = lists.put(positions), .device_offsets = lists.put(offsets), .axes = axes};
-  logits_ = model_->cached_logits(tape_, ids, layout, of_sequences(lists.put(sequences), lists.put(tails)));
+  logits_ = model_->cached_logits(tape_, ids, layout,
+                                  of_sequences(lists.put(sequences), lists.put(tails), lists.put(states)));
   read_logits();
 }
 

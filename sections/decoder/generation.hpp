@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of tokens that a frozen decoder continues, a sequence in each slot. Keys and values of all rows are kept,
-// and of convolutions the last rows, so that a further token costs a pass over a single row, and sequences share the
-// reading of the weights. Runs on the caller's thread.
+// Sequences of tokens that a frozen decoder continues, a sequence in each slot. Layers keep keys and values, a
+// convolution's last rows or a delta rule's state, so that a further token costs a pass over a single row, and
+// sequences share the reading of the weights. Runs on the caller's thread.
 //
 // GN-1 (cached rows): logits equal the logits of a forward pass over the complete sequence, up to rounding, however the
 //       sequence arrived.
@@ -91,12 +91,13 @@ class Generation {
   /// Returns the rows that a convolution's tail holds of a sequence.
   [[nodiscard]] std::int64_t tail_rows() const { return std::max<std::int64_t>(decoder().conv_width, 1) - 1; }
   /// Makes a layer's tensor of this shape, unless it has as many rows.
-  void hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape);
+  void hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape, DType dtype);
   /// Returns each layer's cache: the rows of a slot, or the rows of all slots for sequences, which begin at other rows
-  /// in `tails`.
+  /// in `tails` and in `states`.
   [[nodiscard]] std::vector<LayerCache> of_slot(std::int64_t slot) const;
   [[nodiscard]] std::vector<LayerCache> of_sequences(std::span<const CachedSequence> rows,
-                                                     std::span<const CachedSequence> tails) const;
+                                                     std::span<const CachedSequence> tails,
+                                                     std::span<const CachedSequence> states) const;
   /// Reads the logits of the last pass, if they are in other memory.
   void read_logits();
 

@@ -246,6 +246,22 @@ TEST(DecoderReader, gpt2_has_no_grouped_queries) {
   EXPECT_EQ(decoder_error("kv_heads = 4"), "(no error)");
 }
 
+TEST(DecoderReader, a_qwen3_5_has_delta_rules_in_the_layers_without_attention) {
+  const std::string qwen = "family = \"qwen3_5_text\"\nlayers = 5\n";
+  const DecoderConfig config = read_decoder(student_of(qwen + "delta_key_heads = 2\ndelta_value_heads = 6\n"
+                                                              "delta_key_size = 16\ndelta_value_size = 24\n"));
+  EXPECT_EQ(config.delta, (DeltaShape{2, 6, 16, 24}));
+  for (std::int64_t layer = 0; layer < 5; ++layer) {
+    EXPECT_EQ(config.mixer_of(layer).kind, layer == 3 ? MixerKind::attention : MixerKind::delta) << layer;
+  }
+  EXPECT_EQ(read_decoder(student_of(qwen + "attention_layers = [0]")).mixer_of(3).kind, MixerKind::delta);
+  EXPECT_EQ(decoder_error(qwen + "delta_key_heads = 4\ndelta_value_heads = 6"),
+            "job.toml:5: student.delta_value_heads: delta_value_heads = 6 is not a multiple of delta_key_heads = 4");
+  EXPECT_EQ(decoder_error("family = \"llama\"\ndelta_key_heads = 4"),
+            "job.toml:3: student.delta_key_heads: family \"llama\" lacks gated delta rules; leave delta_key_heads out "
+            "or set family = \"qwen3_5_text\"");
+}
+
 TEST(DecoderReader, an_lfm2_has_convolutions_in_the_layers_without_attention) {
   const auto kinds = [](const DecoderConfig& config) {
     std::string text;

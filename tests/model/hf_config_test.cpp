@@ -431,6 +431,63 @@ TEST(HfConfig, reads_the_config_of_a_folder_and_names_it_when_missing) {
   EXPECT_TRUE(read_hf_config(folder.path() / "config.json").ok());
 }
 
+/// A published text_config with the keys that its class does not read, and fewer layers.
+constexpr std::string_view qwen3_5_text = R"({
+  "attention_bias": false, "attention_dropout": 0.0, "attn_output_gate": true, "dtype": "bfloat16",
+  "eos_token_id": 248044, "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size": 1024,
+  "initializer_range": 0.02, "intermediate_size": 3584,
+  "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention"],
+  "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 16,
+  "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32", "max_position_embeddings": 262144,
+  "mlp_only_layers": [], "model_type": "qwen3_5_text", "mtp_num_hidden_layers": 1,
+  "mtp_use_dedicated_embeddings": false, "num_attention_heads": 8, "num_hidden_layers": 5, "num_key_value_heads": 2,
+  "rms_norm_eps": 1e-06, "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10],
+  "partial_rotary_factor": 0.25, "rope_theta": 10000000, "rope_type": "default"}, "tie_word_embeddings": true,
+  "use_cache": true, "vocab_size": 248320})";
+
+TEST(HfConfig, reads_qwen3_5) {
+  const DecoderConfig config = parse_hf_config(qwen3_5_text, "c").value_or_throw();
+  EXPECT_EQ(config.family, DecoderFamily::qwen3_5_text);
+  EXPECT_EQ(config.delta, (DeltaShape{16, 16, 128, 128}));
+  EXPECT_EQ(config.conv_width, 4);
+  EXPECT_TRUE(config.output_gate);
+  EXPECT_EQ(config.norm_offset, 1);
+  EXPECT_EQ(config.qk_norm, QkNorm::head);
+  EXPECT_EQ(config.rope_share, 0.25);
+  EXPECT_EQ(config.rope_theta, 1e7);
+  for (std::int64_t layer = 0; layer < 5; ++layer) {
+    EXPECT_EQ(config.mixer_of(layer).kind == MixerKind::attention, layer == 3) << layer;
+  }
+  EXPECT_EQ(parse_hf_config(hf_config_text(config), "c").value_or_throw(), config);
+  const auto read = [](const std::string& from, const std::string& to) {
+    return parse_hf_config(replaced(qwen3_5_text, from, to), "c").value_or_throw();
+  };
+  EXPECT_EQ(
+      read(R"(["linear_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention"])",
+           "null"),
+      config);
+  EXPECT_EQ(read("\"partial_rotary_factor\": 0.25, ", ""), config);
+  const DecoderConfig turned = read("\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 1.0");
+  EXPECT_EQ(turned.rope_share, 1);
+  EXPECT_EQ(parse_hf_config(hf_config_text(turned), "c").value_or_throw(), turned);
+}
+
+TEST(HfConfig, a_qwen3_5_that_the_class_would_compute_otherwise_is_refused_by_name) {
+  const auto refused = [](const std::string& from, const std::string& to) {
+    return refusal(replaced(qwen3_5_text, from, to));
+  };
+  EXPECT_THAT(refused("[\"linear_attention\"", "[\"sliding_attention\""),
+              HasSubstr("layer_types[0] = \"sliding_attention\" is not supported; these are: linear_attention, "
+                        "full_attention"));
+  EXPECT_THAT(refused("\"linear_num_value_heads\": 16", "\"linear_num_value_heads\": 24"),
+              HasSubstr("linear_num_value_heads: 24 is not a multiple of linear_num_key_heads = 16"));
+  EXPECT_THAT(refused("\"attn_output_gate\": true", "\"attn_output_gate\": false"), HasSubstr("only true is"));
+  EXPECT_THAT(refused("\"float32\"", "\"bfloat16\""), HasSubstr("mamba_ssm_dtype = \"bfloat16\" is not supported"));
+  EXPECT_THAT(refused("\"silu\"", "\"gelu\""), HasSubstr("hidden_act = \"gelu\" is not supported"));
+  EXPECT_THAT(refused("\"mlp_only_layers\": []", "\"num_experts\": 32"), HasSubstr("mixture of experts"));
+  EXPECT_THAT(refused("\"mlp_only_layers\": []", "\"linear_scale\": 2"), HasSubstr("linear_scale = 2 is unknown here"));
+}
+
 TEST(HfConfig, the_documentation_has_a_row_for_every_family) {
   const std::string page = read_text(std::filesystem::path(MAESTRO_SOURCE_DIR) / "docs/models.md").value_or_throw();
   for (const std::string_view family : decoder_family_names) {

@@ -26,7 +26,7 @@ DecoderConfig tiny(DecoderFamily family, bool tied) {
   config.vocabulary = 37;
   config.positions = 12;
   config.tied = tied;
-  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
+  return with_kinds_of_layers(config);
 }
 
 class DecoderFamilies : public ::testing::TestWithParam<std::pair<DecoderFamily, bool>> {
@@ -118,8 +118,8 @@ TEST_P(DecoderFamilies, a_frozen_section_computes_the_same_and_refuses_nothing_e
 INSTANTIATE_TEST_SUITE_P(families, DecoderFamilies,
                          ::testing::Values(std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::gpt2, false},
                                            std::pair{DecoderFamily::llama, true},
-                                           std::pair{DecoderFamily::llama, false},
-                                           std::pair{DecoderFamily::lfm2, true}),
+                                           std::pair{DecoderFamily::llama, false}, std::pair{DecoderFamily::lfm2, true},
+                                           std::pair{DecoderFamily::qwen3_5_text, false}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.first)) + (test.param.second ? "_tied" : "_untied");
                          });
@@ -379,7 +379,8 @@ TEST(DecoderCost, knows_a_layers_mixer) {
 TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_backward) {
   Bench bench;
   const Batch batch = Batch::random(5, {12}, 37);
-  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2}) {
+  for (const DecoderFamily family :
+       {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen3_5_text}) {
     DecoderTrunk trunk(bench.context("t", true), {tiny(family, false), TeacherOutput::hidden, 1, {}});
     MicroBatch pass(bench, trunk, batch);
     pass.forward();

@@ -31,7 +31,7 @@ DecoderConfig shape(DecoderFamily family, std::int64_t heads, std::int64_t kv_he
   config.vocabulary = 101;
   config.positions = 700;
   config.tied = heads != 2;
-  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
+  return with_kinds_of_layers(config);
 }
 
 Tokens random_tokens(std::size_t count, std::uint64_t seed) {
@@ -250,7 +250,8 @@ TEST_P(CachedDecoder, log_probabilities_are_those_of_the_model) {
 INSTANTIATE_TEST_SUITE_P(models, CachedDecoder,
                          ::testing::Values(Case{DecoderFamily::gpt2, 4, 4}, Case{DecoderFamily::gpt2, 1, 1},
                                            Case{DecoderFamily::llama, 4, 4}, Case{DecoderFamily::llama, 6, 2},
-                                           Case{DecoderFamily::llama, 2, 1}, Case{DecoderFamily::lfm2, 4, 2}),
+                                           Case{DecoderFamily::llama, 2, 1}, Case{DecoderFamily::lfm2, 4, 2},
+                                           Case{DecoderFamily::qwen3_5_text, 4, 2}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.family)) + "_" + std::to_string(test.param.heads) +
                                   "_over_" + std::to_string(test.param.kv_heads);

@@ -149,8 +149,7 @@ DecoderConfig model(const Case& shape) {
   config.positions = 12;
   config.tied = shape.tied;
   config.init_std = 0.15;
-  if (shape.family == DecoderFamily::lfm2) return with_convolutions(config);
-  return with_family(resolved(config), shape.family);
+  return with_family(with_kinds_of_layers(resolved(config)), shape.family);
 }
 
 class Lora : public ::testing::TestWithParam<Case> {
@@ -243,7 +242,8 @@ std::vector<Case> shapes() {
           {DecoderFamily::llama, true, {5, 5, false, true, false}},
           {DecoderFamily::gpt2, false, {1, 4, false, false, true}},
           {DecoderFamily::lfm2, true, {3, 4}},
-          {DecoderFamily::lfm2, false, {2, 4, false, true, false}}};
+          {DecoderFamily::lfm2, false, {2, 4, false, true, false}},
+          {DecoderFamily::qwen3_5_text, false, {3, 4}}};
 }
 
 INSTANTIATE_TEST_SUITE_P(shapes, Lora, ::testing::ValuesIn(shapes()), [](const auto& test) {

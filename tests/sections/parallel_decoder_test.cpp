@@ -29,7 +29,7 @@ DecoderConfig model(DecoderFamily family, bool tied) {
   config.vocabulary = vocabulary;
   config.positions = 12;
   config.tied = tied;
-  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
+  return with_kinds_of_layers(config);
 }
 
 ParallelBench::Build language_model(const DecoderConfig& config) {
@@ -131,6 +131,7 @@ std::vector<Case> cases() {
   }
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 2}, Layout{2, 4}}) {
     all.push_back({DecoderFamily::lfm2, true, layout});
+    all.push_back({DecoderFamily::qwen3_5_text, false, layout});
   }
   return all;
 }

@@ -29,7 +29,7 @@ DecoderConfig model(DecoderFamily family, bool tied) {
   config.vocabulary = vocabulary;
   config.positions = 12;
   config.tied = tied;
-  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
+  return with_kinds_of_layers(config);
 }
 
 ParallelBench::Build language_model(const DecoderConfig& config) {
@@ -82,8 +82,10 @@ TEST_P(DecoderInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
       EXPECT_NEAR(found.metric(metric.name).sum, metric.sum, loss_tolerance * metric.sum) << metric.name;
       EXPECT_EQ(found.metric(metric.name).weight, metric.weight) << metric.name;
     }
+    // The gradients of a delta rule's decay are sums whose terms cancel; in samples of two rows they are small.
+    const bool delta = GetParam().family == DecoderFamily::qwen3_5_text;
     expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)),
-                 gradient_tolerance);
+                 delta ? 2 * gradient_tolerance : gradient_tolerance, delta ? 1e-3 : 1e-6);
     const double squares = single.gradient_sum_of_squares();
     EXPECT_GT(squares, 0);
     EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, gradient_tolerance * squares);
@@ -110,7 +112,8 @@ TEST_P(DecoderInStages, initial_values_are_those_of_the_uncut_section) {  // SE-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& [family, tied] : {std::pair{DecoderFamily::gpt2, true}, std::pair{DecoderFamily::llama, true},
-                                     std::pair{DecoderFamily::llama, false}, std::pair{DecoderFamily::lfm2, true}}) {
+                                     std::pair{DecoderFamily::llama, false}, std::pair{DecoderFamily::lfm2, true},
+                                     std::pair{DecoderFamily::qwen3_5_text, false}}) {
     for (const std::int64_t stages : {2, 3}) {
       for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
         all.push_back({family, tied, stages, layout});

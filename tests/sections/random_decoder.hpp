@@ -21,6 +21,29 @@ inline DecoderConfig with_convolutions(const DecoderConfig& sizes) {
   return config;
 }
 
+/// A rule's results are small if a query and the keys are orthogonal, as by chance in small models, and the norm after
+/// it would amplify their rounding, or a step of finite differences.
+inline constexpr double delta_epsilon = 0.01;
+
+/// Returns a Qwen3.5 of these sizes: gated delta rules in every second layer from the first on.
+inline DecoderConfig with_delta_rules(DecoderConfig sizes) {
+  sizes.family = DecoderFamily::qwen3_5_text;
+  sizes.head_size = 8;
+  sizes.delta = {sizes.kv_heads, sizes.heads, 8, 5};
+  sizes.norm_epsilon = delta_epsilon;
+  DecoderConfig config = with_family(resolved(sizes), sizes.family);
+  std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
+  for (std::size_t layer = 0; layer < layers.size(); layer += 2) layers[layer].kind = MixerKind::delta;
+  set_mixers(config, std::move(layers));
+  return config;
+}
+
+/// Returns a model of the sizes' family, with layers of several kinds if the family has them.
+inline DecoderConfig with_kinds_of_layers(const DecoderConfig& sizes) {
+  if (sizes.family == DecoderFamily::lfm2) return with_convolutions(sizes);
+  return sizes.family == DecoderFamily::qwen3_5_text ? with_delta_rules(sizes) : sizes;
+}
+
 /// Draws the fields that distinguish members of a family; sizes are from `base`, whose head size must be even.
 class RandomDecoder {
  public:
@@ -35,6 +58,7 @@ class RandomDecoder {
     const bool windows =
         family == mistral || family == phi3 || windowed_gemma || family == qwen3_moe || family == mixtral;
     if (family != phi3 && family != olmoe) config.head_size = 2 * below(4) + 4;
+    if (family == qwen3_5_text) config.head_size = 8 * below(3) + 8;
     config.window = windows ? below(11) + 2 : 0;  // more than one token: otherwise query and key get no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
@@ -45,6 +69,7 @@ class RandomDecoder {
                                 family != qwen2_moe && family != mixtral && family != lfm2_moe;
     if (attention_bias) config.qkv_bias = config.out_bias = below(2) == 1;
     if (has_convolutions(family)) convolve(config);
+    if (family == qwen3_5_text) add_delta_rules(config);
     if (family == phi3) {
       config.rope_share = 0.5;
     } else {
@@ -105,6 +130,15 @@ class RandomDecoder {
     config.conv_bias = below(2) == 1;
     std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
     for (LayerMixer& layer : layers) layer.kind = below(3) == 0 ? MixerKind::attention : MixerKind::convolution;
+    set_mixers(config, std::move(layers));
+  }
+  /// Sets delta rules in random layers, in all, or in none.
+  void add_delta_rules(DecoderConfig& config) {
+    config.conv_width = below(4) + 1;
+    config.norm_epsilon = delta_epsilon;
+    config.delta = {4 * (below(2) + 1), 8, below(9) + 4, below(9) + 1};
+    std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers));
+    for (LayerMixer& layer : layers) layer.kind = below(3) == 0 ? MixerKind::attention : MixerKind::delta;
     set_mixers(config, std::move(layers));
   }
 

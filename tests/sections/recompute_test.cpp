@@ -68,7 +68,7 @@ TEST(Recompute, losses_and_gradients_of_every_family_keep_their_bits) {  // DK-1
 TEST(Recompute, ranks_of_any_layout_compute_the_same_again) {
   Bench bench;
   const Batch batch = Batch::random(5, {9, 1, 12, 20}, 37);
-  for (const DecoderConfig& config : {shape(), with_convolutions(shape())}) {
+  for (const DecoderConfig& config : {shape(), with_convolutions(shape()), with_delta_rules(shape())}) {
     for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
       const auto build = [&](const SectionContext& context) {
         return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});

@@ -75,6 +75,12 @@ FAMILIES = {
     "lfm2_moe": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "num_experts": 6,
                  "num_experts_per_tok": 2, "moe_intermediate_size": 10, "num_dense_layers": 1,
                  "routed_scaling_factor": 1.5, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
+    "qwen3_5_text": {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                     "rms_norm_eps": 0.01,  # norms of small results, usual in so small a model, would amplify rounding
+                     "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+                     "linear_value_head_dim": 8,
+                     "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25,
+                                         "mrope_section": [1, 1, 0], "mrope_interleaved": True}},
 }
 
 
@@ -93,12 +99,13 @@ def randomise(model):
     """Sets values larger than a fresh model's, so that every term matters."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() == 2 or ".experts." in name:
-                parameter.normal_(0.0, 0.15)
-            elif name.endswith("bias"):
+            if parameter.dim() == 2 or ".experts." in name or name.endswith("conv1d.weight"):
+                parameter.normal_(0.0, 0.5 if name.endswith("conv1d.weight") else 0.15)
+            elif name.endswith(("bias", "A_log")):
                 parameter.normal_(0.0, 0.1)
             else:
-                parameter.normal_(0.0 if model.config.model_type.startswith("gemma") else 1.0, 0.1)
+                offset = model.config.model_type.startswith(("gemma", "qwen3_5")) and "linear_attn" not in name
+                parameter.normal_(0.0 if offset else 1.0, 0.1)
         for name, buffer in model.named_buffers():
             if name.endswith("expert_bias"):
                 buffer.normal_(0.0, 0.1)
@@ -134,8 +141,9 @@ def learning_rate(step):
 
 
 def train(model, batches, steps):
-    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": DECAY},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    decays = {id(p): p.dim() >= 2 and not name.endswith("conv1d.weight") for name, p in model.named_parameters()}
+    groups = [{"params": [p for p in model.parameters() if decays[id(p)]], "weight_decay": DECAY},
+              {"params": [p for p in model.parameters() if not decays[id(p)]], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPSILON)
     losses, norms, rates = [], [], []
     for step in range(1, steps + 1):

@@ -25,8 +25,13 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* families[] = {"llava",    "llava_onevision", "internvl", "gemma3",  "paligemma",
-                                    "qwen2_vl", "qwen2_5_vl",      "qwen3_vl", "smolvlm", "idefics3"};
+constexpr const char* families[] = {"llava",      "llava_onevision", "internvl", "gemma3",   "paligemma", "qwen2_vl",
+                                    "qwen2_5_vl", "qwen3_vl",        "smolvlm",  "idefics3", "qwen3_5"};
+
+class TextPartFolders : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+};
 
 class TextPart : public ::testing::TestWithParam<const char*> {
  protected:
@@ -96,6 +101,16 @@ TEST_P(TextPart, refuses_an_unknown_key_and_an_unknown_tensor_by_name) {  // VL-
   EXPECT_THAT(refusal(), AllOf(HasSubstr("tensor 'stranger.weight' belongs to no known part of a " +
                                          std::string(GetParam()) + " model"),
                                IsOneLine()));
+}
+
+TEST_F(TextPartFolders, of_a_qwen3_5_may_have_layers_for_further_tokens) {
+  const fs::path recorded = reference_folder("text_parts") / "qwen3_5";
+  write_renamed(recorded / "model.safetensors", {{"model.visual.pos_embed.weight", "mtp.fc.weight"}},
+                folder_.path() / "model.safetensors");
+  fs::copy_file(recorded / "config.json", folder_.path() / "config.json");
+  const auto weights = WeightsFolder::open(folder_.path()).value_or_throw();
+  EXPECT_THAT(weights.names(), ::testing::Contains("model.layers.0.linear_attn.A_log"));
+  EXPECT_THAT(weights.names(), ::testing::Not(::testing::Contains(HasSubstr("mtp"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(families, TextPart, ::testing::ValuesIn(families),

@@ -30,7 +30,7 @@ constexpr std::size_t logits_bytes = std::size_t{1} << 20;
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
-  config.layers = family == DecoderFamily::lfm2 ? 2 : 1;
+  config.layers = family == DecoderFamily::lfm2 || family == DecoderFamily::qwen3_5_text ? 2 : 1;
   config.width = 96;
   config.heads = 6;
   config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 6;
@@ -42,7 +42,9 @@ DecoderConfig model(DecoderFamily family, bool tied) {
     config.experts.count = 5;
     config.experts.ffn = config.experts.shared_ffn = 12;
   }
-  return family == DecoderFamily::lfm2 ? with_convolutions(config) : config;
+  DecoderConfig mixed = with_kinds_of_layers(config);
+  if (family == DecoderFamily::qwen3_5_text) mixed.head_size = 16;
+  return mixed;
 }
 
 using Groups = std::vector<std::vector<std::unique_ptr<Communicator>>>;
@@ -226,8 +228,8 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 }
 
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
-  for (const DecoderFamily family :
-       {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen2_moe}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2,
+                                     DecoderFamily::qwen2_moe, DecoderFamily::qwen3_5_text}) {
     SCOPED_TRACE(name_of(family));
     const DecoderConfig config = model(family, family != DecoderFamily::llama);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {
