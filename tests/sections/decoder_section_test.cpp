@@ -376,6 +376,21 @@ TEST(DecoderCost, knows_a_layers_mixer) {
   EXPECT_GT(body_bytes(config, 10, DType::f32, 0), body_bytes(config, 10, DType::f32, 1));
 }
 
+TEST(DecoderCost, knows_a_delta_rule_and_gated_attention) {
+  Bench bench;
+  const DecoderConfig config = tiny(DecoderFamily::qwen3_5_text, false);
+  // 2 key heads of 8 and 4 value heads of 5 columns. Per token: q, k, v, z, b and a (16 x 80), output (20 x 16), gate,
+  // up and down (16 x 24 each), a filter of 4 rows over 52 columns; queries with keys, and with queries, of 64 rows; 3
+  // products with states and one and a half with a chunk's 64 rows.
+  const double delta = 2.0 * 10 * (16 * (80 + 20 + 3 * 24) + 4 * 52 + 2 * 64 * 16 + 3 * 8 * 20 + 1.5 * 64 * 20);
+  // Queries and gates (16 x 64), keys and values (16 x 32), output (32 x 16).
+  const double attention = 2.0 * 10 * 16 * (64 + 32 + 32 + 3 * 24) + 2.0 * 10 * 10 * 32;
+  const LayerCosts costs = DecoderLm(bench.context("lm", true), {config, {}}).layer_costs({10});
+  ASSERT_EQ(costs.layers.size(), 2U);
+  EXPECT_DOUBLE_EQ(costs.layers[0], delta);
+  EXPECT_DOUBLE_EQ(costs.layers[1], attention);
+}
+
 TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_backward) {
   Bench bench;
   const Batch batch = Batch::random(5, {12}, 37);

@@ -39,6 +39,8 @@ TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout
       << "as near as tensor = 2, context = 3, with fewer ranks";
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {4, 1}),
             "student.tensor = 4: 2 kv_heads cannot be cut in 4; nearest that fits: tensor = 2");
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 8, .delta_key_heads = 2}, {1, 4}),
+            "student.context = 4: 2 delta_key_heads cannot be cut in 4; nearest that fits: tensor = 1, context = 2");
   EXPECT_EQ(refusal({.heads = 12, .ffn = 30}, {4, 1}),
             "student.tensor = 4: 30 ffn cannot be cut in 4; nearest that fits: tensor = 3");
   EXPECT_EQ(refusal({.vocabulary = 5}, {8, 1}),
