@@ -363,7 +363,7 @@ TEST(DecoderCost, counts_products_attention_and_head) {
 TEST(DecoderCost, knows_a_layers_mixer) {
   Bench bench;
   const DecoderConfig config = tiny(DecoderFamily::lfm2, false);
-  // Per token: gates and input (16 x 48), output (16 x 16), gate, up and down (16 x 24 each), a filter of 3 rows.
+  // Per token: gates and input (16 x 48), output (16 x 16), gate, up and down (16 x 24 each), a filter with 3 rows.
   const double convolution = 2.0 * 10 * 16 * (48 + 16 + 3 * 24) + 2.0 * 10 * 16 * 3;
   const double attention = 2.0 * 10 * 16 * (32 + 16 + 3 * 24) + 2.0 * 10 * 10 * 16;
   const LayerCosts costs = DecoderLm(bench.context("lm", true), {config, {}}).layer_costs({10});

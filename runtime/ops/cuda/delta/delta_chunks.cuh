@@ -19,10 +19,10 @@ struct DeltaSample {
   std::int64_t rows;
   const float* before;
   float* after;
-  std::int64_t place;  ///< of the state before the first chunk among kept states
+  std::int64_t place;  ///< place of the first chunk's state among kept states
 };
 
-/// Samples of a layout.
+/// A layout's samples.
 struct DeltaSamples {
   const std::int32_t* offsets;  // (samples + 1)
 
