@@ -13,7 +13,7 @@ namespace maestro::cuda {
 inline constexpr int delta_threads = 256;
 inline constexpr int delta_rows = static_cast<int>(delta_chunk);
 
-/// Rows of a sample, and the states of all heads before and after them; null: zeros, or not wanted.
+/// A sample's rows, and all heads' states before and after them; null: zeros, or not wanted.
 struct DeltaSample {
   std::int64_t first;
   std::int64_t rows;
@@ -32,7 +32,7 @@ struct DeltaSamples {
   }
 };
 
-/// Rows of a sequence, or a row of each sequence.
+/// A sequence's rows, or a row from each sequence.
 struct DeltaSequences {
   const CachedSequence* sequences;  // or null
   float* states;
