@@ -462,6 +462,9 @@ TEST(VisionPart, is_also_found_by_the_readers_of_encoders_and_projectors) {
   }
   EXPECT_EQ(parse_hf_projector_config(gemma3, "c").value_or_throw(), part_of(gemma3).projector);
   EXPECT_FALSE(has_vision_part("mllama"));
+  EXPECT_FALSE(has_vision_part("qwen3_5"));  // its language model is read alone
+  EXPECT_THAT(parse_hf_vision_config(R"({"model_type": "qwen3_5", "vision_config": {}})", "c").error().message,
+              HasSubstr("model_type = \"qwen3_5\" is not supported"));
 }
 
 TEST(VisionPart, of_a_model_by_code_in_its_folder_is_refused_with_the_folder_to_use) {
