@@ -3,7 +3,8 @@
 // 2.1.3; Zoph et al. 2022 for the z-loss). With p a token's softmax over its E scores, f an expert's share of the
 // routes in the token's sample, and T all tokens of the global batch, a layer adds
 //   balance_weight sum_tokens (E sum_i f_i p_i) / T  +  z_weight sum_tokens (log sum_i exp z_i)^2 / T.
-// f counts and has no gradient. Equal loads and probabilities give E sum f p = 1, the least if f and p agree.
+// f is a count, without a gradient. If all loads and probabilities are equal, E sum f p is 1; experts that are both
+// busy and likely make it larger.
 //
 // ML-1 (layouts): the losses depend on samples alone, not on micro-batches, replicas or ranks.
 #pragma once

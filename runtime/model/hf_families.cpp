@@ -29,7 +29,7 @@ struct Family {
   bool score_cap = false;       ///< the class applies attn_logit_softcapping
   bool gelu = false;            ///< the gate is a GELU if the key of the activation is absent
   bool gelu_is_tanh = false;    ///< "gelu" names the approximation by tanh, too
-  /// Key that names the gate's activation; null: the class has no such key, and a SiLU.
+  /// Key that names the gate's activation; null: the class lacks it and always applies SiLU.
   const char* activation = "hidden_act";
   const char* epsilon = "rms_norm_eps";  ///< key of the norms' epsilon
   RotaryForm rotary{};
@@ -312,8 +312,8 @@ void read_convolutions(const Keys& keys, DecoderConfig& config) {
   read_lfm2_layers(keys, config);
 }
 
-/// Reads what only LFM2 has. Its published files also have keys that the class does not read; those that stand for a
-/// size or a setting must have the value that the class uses.
+/// Reads keys of LFM2 alone. Published files also have keys that the class ignores: if such a key names a size or a
+/// setting, it must have the value that the class uses.
 void read_lfm2(const Keys& keys, DecoderConfig& config) {
   const auto equals = [&](const char* key, std::int64_t wanted, const char* of) {
     if (keys.size(key, wanted) != wanted) {

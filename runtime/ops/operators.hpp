@@ -335,8 +335,8 @@ struct CausalConv {
   ConvolutionShape shape{};
   SequenceLayout layout{};
   std::int64_t first = 0;  ///< the layout's row that x begins with; M may be less than the layout's rows
-  /// (B, N) act, gated: (B, 2N) = [in_gate | x]: rows [first - B, first), at least those that x's rows read; or
-  /// undefined: B = 0
+  /// (B, N) act, gated: (B, 2N) = [in_gate | x]: rows [first - B, first), with B at least the rows before x
+  /// that x's rows read; or undefined: B = 0
   Tensor before{};
   Tensor y{};  ///< (M, N) act
 };

@@ -178,7 +178,7 @@ class RowHalo {
  public:
   RowHalo(const ConvolutionShape& shape, const Tensor& x, const SequenceLayout& layout, Communicator& context)
       : context_(&context), own_(rank_part(layout.rows(), context)), read_(shape.read_columns(x.columns())) {
-    // Gated: [in_gate | out_gate | x], of which the first and the last third are read.
+    // With gates x is [in_gate | out_gate | x]; the filter reads its first and its last third.
     const std::int64_t channels = shape.channels(x.columns());
     columns_ = {0};
     if (shape.gated) columns_.push_back(2 * channels);

@@ -62,6 +62,19 @@ class ARun(SystemTest):
         self.assertIn("[student]", began["job_file"])
         self.assertEqual(events[-1]["step"], 12)
 
+    def test_has_the_losses_of_experts_of_all_stages_together(self):
+        curves = []
+        for pipeline in (1, 2):
+            job = language_model(steps=4, validation_samples=0)
+            job["teacher"] |= {"family": "qwen3_moe", "layers": 3, "experts": 4, "expert_ffn": 16, "dense_layers": 1,
+                               "balance_weight": 0.1, "z_weight": 0.01, "pipeline": pipeline}
+            self.train(job, "--fresh")
+            curves.append(curve(self.out()))
+        for key, metrics in curves[0].items():
+            self.assertGreater(metrics["balance"], 0.99, key)
+            for name in ("loss", "balance", "router_z"):
+                self.assertAlmostEqual(curves[1][key][name], metrics[name], places=5, msg=f"{key} {name}")
+
     def test_that_fails_has_its_error(self):
         run = self.start(language_model(steps=ENDLESS, checkpoint_every=1000), "--processes", 2)
         self.assertTrue(run.wait_for(lambda: recorded_steps(self.out()) > 3), run.text)

@@ -66,7 +66,7 @@ TEST_P(EveryFamily, ranks_and_one_device_have_the_same_losses_and_gradients) {
 }
 
 TEST_P(EveryFamily, a_rank_without_rows_takes_part) {
-  const Batch batch = Batch::random(7, {2}, vocabulary);  // most experts have no row, either
+  const Batch batch = Batch::random(7, {2}, vocabulary);  // so few rows that most experts have none, too
   unsigned seed = 30;
   for (const Layout layout : {Layout{1, 4}, Layout{4, 1}}) {
     const auto build = language_model(drawn(++seed));

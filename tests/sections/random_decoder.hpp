@@ -94,7 +94,7 @@ class RandomDecoder {
     if (config.family == DecoderFamily::qwen2_moe) experts.shared_ffn = 4 * (below(3) + 1);
     if (config.family == DecoderFamily::lfm2_moe) {
       experts.router.divided = below(2) == 1;
-      // The weight of a single expert, divided by itself, has no gradient but rounding errors.
+      // With a single expert the divided weight is 1 whatever its score: its gradient is only rounding.
       if (experts.router.divided) experts.per_token = std::max<std::int64_t>(experts.per_token, 2);
       experts.router.scale = 0.5 * static_cast<double>(below(3) + 1);
       experts.score_bias = below(2) == 1;

@@ -159,7 +159,8 @@ class Chunk {
   void next_state(float* state) {
     const float last = t_.e[rows_ - 1];
     for (std::int64_t i = 0; i < state_size(); i += vector_width) store(state + i, load(state + i) * last);
-    for (std::int64_t i = 0; i < rows_; ++i) scaled_row(key_row(t_.weighted, i), key_row(t_.k, i), t_.behind[i], key_);
+    for (std::int64_t i = 0; i < rows_; ++i)
+      scaled_row(key_row(t_.weighted, i), key_row(t_.k, i), t_.until_end[i], key_);
     multiply_into(state, flipped(t_.weighted, key_), t_.n, {call_.shape.key_size, value_, rows_}, true);
   }
 
@@ -221,7 +222,7 @@ class Chunk {
       }
     });
     for (std::int64_t i = rows_; i < padded(rows_); ++i) t_.c[i] = sum;
-    for (std::int64_t i = 0; i < rows_; ++i) t_.behind[i] = exp_scalar(sum - t_.c[i]);
+    for (std::int64_t i = 0; i < rows_; ++i) t_.until_end[i] = exp_scalar(sum - t_.c[i]);
   }
 
   /// Computes row i of -A and P, with zeros above.
@@ -301,7 +302,7 @@ class ChunkBackward {
     chunk_.load_value_head(head, state);
     load_tile(call_.dout, rows_, shape.value_columns(), head * shape.value_size, shape.value_size, t_.dout, value_);
     // dN, dR
-    for (std::int64_t i = 0; i < rows_; ++i) scaled_row(key(t_.weighted, i), key(t_.k, i), t_.behind[i], key_);
+    for (std::int64_t i = 0; i < rows_; ++i) scaled_row(key(t_.weighted, i), key(t_.k, i), t_.until_end[i], key_);
     multiply_into(t_.dr, plain(t_.weighted, key_), dstate, {rows_, value_, size_});
     multiply_into(t_.dr, flipped(t_.p, delta_chunk), t_.dout, {rows_, value_, rows_}, true);
     chunk_.solve_transposed(t_.dr);
@@ -354,12 +355,12 @@ class ChunkBackward {
       const float e = t_.e[i], beta = t_.beta[i];
       const float by_query = e * dot(key(t_.by_query, i), key(t_.q, i), key_);
       const float by_key = -e * dot(key(t_.by_key, i), key(t_.k, i), key_);
-      const float by_end = t_.behind[i] * dot(key(t_.by_end, i), key(t_.k, i), key_);
+      const float by_end = t_.until_end[i] * dot(key(t_.by_end, i), key(t_.k, i), key_);
       t_.dbeta[i] += dot(t_.dr + i * value_, t_.v + i * value_, value_) + by_key;
       t_.dc[i] += by_query + beta * by_key - by_end;
       ends += by_end;
       add_row(key(t_.dq, i), key(t_.by_query, i), e, key_);
-      add_row(key(t_.dk, i), key(t_.by_end, i), t_.behind[i], key_);
+      add_row(key(t_.dk, i), key(t_.by_end, i), t_.until_end[i], key_);
       add_row(key(t_.dk, i), key(t_.by_key, i), -beta * e, key_);
     }
     t_.dc[rows_ - 1] += ends + t_.e[rows_ - 1] * states;

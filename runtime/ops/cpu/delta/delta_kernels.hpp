@@ -16,14 +16,14 @@ inline constexpr std::int64_t delta_padding = 16;
 
 /// Working memory of a call: dk and dv are padded, and tiles of a chunk's rows have delta_chunk of them.
 struct DeltaTiles {
-  std::int64_t key_row = 0;                                  ///< dk, padded
-  std::int64_t value_row = 0;                                ///< dv, padded
-  float *q, *k, *weighted;                                   ///< (chunk, dk)
-  float* k_transposed;                                       ///< (dk, chunk)
-  float *kk, *qk, *a, *p;                                    ///< (chunk, chunk)
-  float *v, *n, *out;                                        ///< (chunk, dv)
-  float *lengths_q, *lengths_k, *beta, *g, *c, *e, *behind;  ///< (chunk)
-  float* state;                                              ///< (value heads of a key head, dk, dv), kept by callers
+  std::int64_t key_row = 0;                                     ///< dk, padded
+  std::int64_t value_row = 0;                                   ///< dv, padded
+  float *q, *k, *weighted;                                      ///< (chunk, dk)
+  float* k_transposed;                                          ///< (dk, chunk)
+  float *kk, *qk, *a, *p;                                       ///< (chunk, chunk)
+  float *v, *n, *out;                                           ///< (chunk, dv)
+  float *lengths_q, *lengths_k, *beta, *g, *c, *e, *until_end;  ///< (chunk)
+  float* state;  ///< (value heads of a key head, dk, dv), kept by callers
   // backward only
   float *dout, *dr, *dn;                        ///< (chunk, dv)
   float* n_transposed;                          ///< (dv, chunk)

@@ -37,7 +37,7 @@ class DeltaHeads {
     take(delta_chunk * key, t.q, t.k, t.weighted, t.k_transposed);
     take(delta_chunk * delta_chunk, t.kk, t.qk, t.a, t.p);
     take(delta_chunk * value, t.v, t.n, t.out);
-    take(delta_chunk, t.lengths_q, t.lengths_k, t.beta, t.g, t.c, t.e, t.behind);
+    take(delta_chunk, t.lengths_q, t.lengths_k, t.beta, t.g, t.c, t.e, t.until_end);
     take(heads() * key * value, t.state);
     if (!backward) return;
     take(delta_chunk * value, t.dout, t.dr, t.n_transposed);

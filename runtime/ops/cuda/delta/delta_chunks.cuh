@@ -108,11 +108,11 @@ struct DeltaBlock {
 
   const DeltaInputs<T>& call;
   int heads, dk, dv, inputs;
-  float *q, *k, *v, *n, *out;                              // (chunk, dk) or (chunk, dv)
-  float *kk, *qk, *a, *p;                                  // (chunk, chunk)
-  float *length_q, *length_k, *beta, *g, *c, *e, *behind;  // (chunk)
-  float* state;                                            // (heads, dk, dv)
-  float* more;                                             // what only the backward pass has
+  float *q, *k, *v, *n, *out;                                 // (chunk, dk) or (chunk, dv)
+  float *kk, *qk, *a, *p;                                     // (chunk, chunk)
+  float *length_q, *length_k, *beta, *g, *c, *e, *until_end;  // (chunk)
+  float* state;                                               // (heads, dk, dv)
+  float* more;                                                // what only the backward pass has
   std::int64_t first = 0;
   int rows = 0;
   int key_head = 0;
@@ -126,7 +126,7 @@ struct DeltaBlock {
     };
     take(q, dk), take(k, dk), take(v, dv), take(n, dv), take(out, dv);
     take(kk, delta_rows), take(qk, delta_rows), take(a, delta_rows), take(p, delta_rows);
-    take(length_q, 1), take(length_k, 1), take(beta, 1), take(g, 1), take(c, 1), take(e, 1), take(behind, 1);
+    take(length_q, 1), take(length_k, 1), take(beta, 1), take(g, 1), take(c, 1), take(e, 1), take(until_end, 1);
     state = at;
     more = at + heads * dk * dv;
   }
@@ -172,7 +172,7 @@ struct DeltaBlock {
     });
     block_each(rows, [&](int row) {
       e[row] = element::exponential(c[row]);
-      behind[row] = element::exponential(c[rows - 1] - c[row]);
+      until_end[row] = element::exponential(c[rows - 1] - c[row]);
     });
     block_each(rows * rows, [&](int i) {
       const int row = i / rows, column_of = i % rows, at = row * delta_rows + column_of;
@@ -203,7 +203,7 @@ struct DeltaBlock {
   __device__ void next_state(float* s) {
     block_each(dk * dv, [&](int i) {
       float sum = e[rows - 1] * s[i];
-      for (int row = 0; row < rows; ++row) sum += behind[row] * k[row * dk + i / dv] * n[row * dv + i % dv];
+      for (int row = 0; row < rows; ++row) sum += until_end[row] * k[row * dk + i / dv] * n[row * dv + i % dv];
       s[i] = sum;
     });
   }
@@ -263,7 +263,7 @@ struct DeltaGradients {
 template <class T>
 struct DeltaBlockBackward : DeltaBlock<T> {
   using Base = DeltaBlock<T>;
-  using Base::a, Base::behind, Base::beta, Base::c, Base::call, Base::dk, Base::dv, Base::e, Base::first, Base::g,
+  using Base::a, Base::until_end, Base::beta, Base::c, Base::call, Base::dk, Base::dv, Base::e, Base::first, Base::g,
       Base::gate_at, Base::heads, Base::inputs, Base::k, Base::key_head, Base::kk, Base::n, Base::p, Base::q, Base::qk,
       Base::rows, Base::v;
 
@@ -304,7 +304,7 @@ struct DeltaBlockBackward : DeltaBlock<T> {
     const int stride = call.sizes.value_heads * dv;
     block_each(rows * dv, [&](int i) { dout[i] = to_float(to.dout[(first + i / dv) * stride + head * dv + i % dv]); });
     block_product({p, 1, delta_rows}, {dout, dv, 1}, rows, dv, rows, [&](int i, float sum) { dr[i] = sum; });
-    block_product({k, dk, 1}, {ds, dv, 1}, rows, dv, dk, [&](int i, float sum) { dr[i] += behind[i / dv] * sum; });
+    block_product({k, dk, 1}, {ds, dv, 1}, rows, dv, dk, [&](int i, float sum) { dr[i] += until_end[i / dv] * sum; });
     block_each(dv, [&](int j) {  // (I + A)^T dR = dN
       for (int i = rows - 2; i >= 0; --i) {
         float value = dr[i * dv + j];
@@ -360,7 +360,7 @@ struct DeltaBlockBackward : DeltaBlock<T> {
       sum -= dp[flipped] * qk[flipped] + h[flipped] * beta[other] * kk[flipped];
       sum_beta += h[at] * kk[at];
     }
-    dc[row] = sum - behind[row] * dot(by_end + row * dk, own_k, dk);
+    dc[row] = sum - until_end[row] * dot(by_end + row * dk, own_k, dk);
     dbeta[row] = sum_beta;
   }
 
@@ -376,7 +376,7 @@ struct DeltaBlockBackward : DeltaBlock<T> {
       float all = 0;
       for (int i = 0; i < static_cast<int>(blockDim.x); ++i) all += sums[i];
       float last = e[rows - 1] * all;
-      for (int row = 0; row < rows; ++row) last += behind[row] * dot(by_end + row * dk, k + row * dk, dk);
+      for (int row = 0; row < rows; ++row) last += until_end[row] * dot(by_end + row * dk, k + row * dk, dk);
       dc[rows - 1] += last;
     });
   }
@@ -385,7 +385,7 @@ struct DeltaBlockBackward : DeltaBlock<T> {
   __device__ void key_gradients() {
     block_each(rows * dk, [&](int i) {
       const int row = i / dk, column = i % dk;
-      float query = e[row] * by_query[i], key = behind[row] * by_end[i] - beta[row] * e[row] * by_key[i];
+      float query = e[row] * by_query[i], key = until_end[row] * by_end[i] - beta[row] * e[row] * by_key[i];
       for (int other = 0; other < rows; ++other) {
         const int at = row * delta_rows + other, flipped = other * delta_rows + row;
         query += dp[at] * k[other * dk + column];
