@@ -10,12 +10,13 @@ import argparse
 import torch
 from shapes import SHAPES
 from torch_step_loss import loss_of
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 
 def model(shape):
-    config = {key: value for key, value in SHAPES[shape].items() if key != "dtype"}
-    return LlamaForCausalLM._from_config(LlamaConfig(**config), attn_implementation="sdpa", dtype=torch.float32)
+    config = {key: value for key, value in SHAPES[shape].items() if key not in ("dtype", "model_type")}
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(SHAPES[shape]["model_type"], **config),
+                                            attn_implementation="sdpa", dtype=torch.float32)
 
 
 def adapted(student, settings):
@@ -54,7 +55,8 @@ class ImageModel(torch.nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", choices=("training", "distillation", "images"), required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--shape", choices=SHAPES, default="135m")
     parser.add_argument("--images", type=int, nargs=2)
     for name in ("steps", "threads", "sequence", "micro-batch", "micro-batches"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -64,7 +66,7 @@ def main():
     settings = parser.parse_args()
     torch.manual_seed(1)
     torch.set_num_threads(settings.threads)
-    student = ImageModel(settings.images).train() if settings.images else adapted(model("135m").train(), settings)
+    student = ImageModel(settings.images).train() if settings.images else adapted(model(settings.shape).train(), settings)
     teacher = model("360m").eval().requires_grad_(False) if settings.work == "distillation" else None
     trained = [p for p in student.parameters() if p.requires_grad]
     matrices, vectors = ([p for p in trained if (p.dim() == 2) == two] for two in (True, False))
