@@ -21,7 +21,7 @@ class EmulatedRunner final : public SectionRunner {
   [[nodiscard]] const Parameter* tied() override { return nullptr; }
   void add_over_ranks() override {}
   [[nodiscard]] PendingSum gradient_sum_of_squares() const override { return {}; }
-  Result<OptimizerStep> step(StepId, double) override { return OptimizerStep{}; }
+  Result<OptimizerStep> step(StepId, double, std::int64_t) override { return OptimizerStep{}; }
 
  private:
   std::vector<float> gradients_;

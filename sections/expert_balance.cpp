@@ -37,12 +37,11 @@ void report_mean(Outputs& outputs, const char* name, const std::vector<Pending<L
 
 }  // namespace
 
-std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& inputs, const Settings& settings,
+std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& inputs, const ExpertConfig& experts,
                                                  const ParallelContext& parallel) {
-  const bool wanted = settings.balance_weight > 0 || settings.z_weight > 0;
-  if (!wanted || inputs.pass() != Pass::train || parallel.tensor() > 0) return nullptr;
+  if (!experts.judged() || inputs.pass() != Pass::train || parallel.tensor() > 0) return nullptr;
   auto balance = std::make_shared<ExpertBalance>();
-  balance->settings_ = settings;
+  balance->experts_ = experts;
   balance->token_scale_ = inputs.token_scale();
   const SequenceLayout& layout = inputs.layout();
   const RowRange own = context_rows(parallel, layout);
@@ -55,28 +54,95 @@ std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& input
     const std::int32_t begin = layout.offsets[sample], end = layout.offsets[sample + 1];
     starts.push_back(row_of(begin));
     samples.resize(static_cast<std::size_t>(row_of(end)), sample);
-    const double routes = static_cast<double>(settings.per_token * std::max(end - begin, 1));
-    per_route.push_back(static_cast<float>(static_cast<double>(settings.experts) / routes));
+    const double routes = static_cast<double>(experts.per_token * std::max(end - begin, 1));
+    per_route.push_back(static_cast<float>(static_cast<double>(experts.count) / routes));
   }
   starts.push_back(static_cast<std::int32_t>(own.count));
+  const std::int32_t all[] = {0, static_cast<std::int32_t>(own.count)};
+  balance->all_rows_ = tape.indices(all);
+  balance->zeros_ = tape.indices(std::vector<std::int32_t>(static_cast<std::size_t>(own.count)));
   balance->samples_ = {tape.indices(starts), tape.indices(samples), column_of(tape, per_route), parallel.context_group};
   return balance;
 }
 
-void ExpertBalance::add(Tape& tape, const Var& scores, const Routes& routes) {
-  if (settings_.balance_weight > 0) {
-    const Var products = dot(tape, softmax(tape, scores), sample_loads(tape, routes, samples_));
-    balance_.push_back(sum_loss(tape, products, settings_.balance_weight * token_scale_));
+namespace {
+
+/// Returns log sigmoid(x), (M, E) as x: the first value in the log-softmax of x and 0.
+Var log_sigmoids(Tape& tape, const Var& x) {
+  const Shape shape = x.value().shape();
+  const Var flat = reshaped(tape, x, Shape{shape.elements(), 1});
+  const Var zeros = tape.output(flat.value().shape(), DType::f32, false);
+  tape.ops().zero(zeros.value());
+  return reshaped(tape, slice(tape, log_softmax(tape, concat(tape, {flat, zeros})), 0, 1), shape);
+}
+
+/// Returns the row (1, E) for each of the tokens `zeros` (M): (M, E) f32, without a gradient.
+Var for_each_token(Tape& tape, const Tensor& row, const Block& zeros) {
+  Var rows = tape.output({zeros.tensor().elements(), row.elements()}, DType::f32, false);
+  tape.ops().run(IndexSelect{
+      .from = row.reshaped({1, row.elements()}), .index = zeros.tensor().span<std::int32_t>(), .to = rows.value()});
+  return rows;
+}
+
+}  // namespace
+
+void ExpertBalance::count(Tape& tape, const Routes& routes, const Counted& counted) const {
+  if (counted.loads == nullptr || !tape.recording()) return;
+  std::vector<Parameter*> parameters{counted.loads};
+  if (experts_.balance == LoadBalance::bias) parameters.push_back(counted.bias);
+  tape.record_root([&tape, chosen = routes.experts, rows = all_rows_, parameters, experts = experts_.count] {
+    const Block counts = tape.scratch({1, experts}, DType::f32);
+    const OperatorTable& ops = tape.ops();
+    ops.run(CountRoutes{.experts = chosen.tensor(), .starts = rows.tensor(), .counts = counts.tensor()});
+    for (const Parameter* each : parameters) {
+      ops.run(AddInto{.into = each->gradient().span<float>(), .values = counts.tensor().span<float>()});
+    }
+  });
+}
+
+void ExpertBalance::add(Tape& tape, const Var& scores, const Routes& routes, const Counted& counted) {
+  if (const double weight = experts_.balance_weight.value_or(0); weight > 0) {
+    const bool sigmoids = experts_.router.kind == RouterKind::sigmoid;
+    const Var shares = softmax(tape, sigmoids ? log_sigmoids(tape, scores) : scores);
+    const bool before = experts_.balance == LoadBalance::batch;
+    const Var loads =
+        before ? for_each_token(tape, counted.loads->value(), zeros_) : sample_loads(tape, routes, samples_);
+    balance_.push_back(sum_loss(tape, dot(tape, shares, loads), weight * token_scale_));
   }
-  if (settings_.z_weight > 0) {
+  count(tape, routes, counted);
+  if (experts_.z_weight > 0) {
     const Var sums = log_sums(tape, scores);
-    z_.push_back(sum_loss(tape, mul(tape, sums, sums), settings_.z_weight * token_scale_));
+    z_.push_back(sum_loss(tape, mul(tape, sums, sums), experts_.z_weight * token_scale_));
   }
 }
 
 void ExpertBalance::report(Outputs& outputs) const {
   report_mean(outputs, "balance", balance_);
   report_mean(outputs, "router_z", z_);
+}
+
+PassMetrics load_figures(const OperatorTable& ops, Parameters& parameters) {
+  PassMetrics figures;
+  auto layers = std::make_shared<std::vector<std::vector<float>>>();
+  for (const Parameter& parameter : parameters.all()) {
+    if (parameter.rule().kind != UpdateRule::Kind::loads) continue;
+    layers->emplace_back(static_cast<std::size_t>(parameter.shape().elements()));
+    ops.download(parameter.value(), Tensor(layers->back().data(), DType::f32, parameter.shape()));
+  }
+  if (layers->empty()) return figures;
+  const auto mean = [&](const char* name, double (*of)(const std::vector<float>& loads)) {
+    figures.add([name, layers, of] {
+      MetricSum sum{name};
+      for (const std::vector<float>& loads : *layers) sum.sum += of(loads);
+      sum.weight = static_cast<double>(layers->size());
+      return sum;
+    });
+  };
+  mean("load_max", [](const std::vector<float>& loads) { return static_cast<double>(std::ranges::max(loads)); });
+  mean("load_idle", [](const std::vector<float>& loads) {
+    return static_cast<double>(std::ranges::count(loads, 0.0F)) / static_cast<double>(loads.size());
+  });
+  return figures;
 }
 
 }  // namespace maestro

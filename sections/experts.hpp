@@ -18,6 +18,7 @@ struct ExpertWeights {
   Parameter* out = nullptr;          ///< (E C, F), E groups
   Affine shared_in;                  ///< (2 Fs, C) [gate | up]; without weight: no shared expert
   Affine shared_out;                 ///< (C, Fs)
+  Parameter* loads = nullptr;        ///< (E), stepped by counts in training with a balance; null: none
   Parameter* shared_gate = nullptr;  ///< (1, C); null: the shared expert's result is used as it is
 };
 

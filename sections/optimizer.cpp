@@ -22,7 +22,7 @@ double AdamWOptimizer::learning_rate(std::int64_t number) const {
 }
 
 double AdamWOptimizer::gradient_norm(const OperatorTable& ops, const Parameters& parameters) {
-  return std::sqrt(ops.run(SumOfSquares{.values = parameters.gradients()}));
+  return std::sqrt(ops.run(SumOfSquares{.values = parameters.gradients().first(parameters.learned_elements())}));
 }
 
 Result<double> AdamWOptimizer::clip_factor(double norm) const {
@@ -34,8 +34,28 @@ Result<double> AdamWOptimizer::clip_factor(double norm) const {
   return config_.clip_norm / norm;
 }
 
-void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number,
-                          double clip_factor) const {
+namespace {
+
+/// Steps the kept elements of parameters by their counts.
+void step_by_counts(const OperatorTable& ops, Parameters& parameters, std::int64_t tokens) {
+  const ShardRange kept = parameters.kept_moments();
+  for (const Parameter& parameter : parameters.all()) {
+    const UpdateRule& rule = parameter.rule();
+    const ShardRange own = parameters.range_of(parameter);
+    const std::size_t first = std::max(own.first, kept.first);
+    const std::size_t last = std::min(own.first + own.count, kept.first + kept.count);
+    if (!rule.counts() || first >= last) continue;
+    ops.run(StepCounts{.value = parameters.values().subspan(first, last - first),
+                       .counts = parameters.gradients().subspan(first, last - first),
+                       .mean = static_cast<double>(tokens * rule.per_token) / static_cast<double>(own.count),
+                       .rate = rule.rate});
+  }
+}
+
+}  // namespace
+
+void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor,
+                          std::int64_t tokens) const {
   parameters.set_updates(parameters.updates() + 1);
   AdamWStep settings{learning_rate(number), config_.beta1,        config_.beta2, config_.epsilon,
                      config_.weight_decay,  parameters.updates(), clip_factor};
@@ -60,7 +80,8 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   };
   update(0, parameters.decayed_elements());
   settings.weight_decay = 0;
-  update(parameters.decayed_elements(), static_cast<std::size_t>(parameters.elements()));
+  update(parameters.decayed_elements(), parameters.learned_elements());
+  step_by_counts(ops, parameters, tokens);
   parameters.values_changed();
   if (!parameters.optimizer_sharded()) parameters.rounded_along();
 }

@@ -41,8 +41,8 @@ class AdamWOptimizer {
   /// at min_lr = 0.
   [[nodiscard]] double learning_rate(std::int64_t step) const;
 
-  /// Returns the Euclidean norm of all gradients of the section, in a fixed order. The calls of `ops` must be complete
-  /// when they return.
+  /// Returns the Euclidean norm of the section's gradients, in a fixed order; without counts (UpdateRule). The calls of
+  /// `ops` must be complete when they return.
   [[nodiscard]] static double gradient_norm(const OperatorTable& ops, const Parameters& parameters);
   /// Returns the factor that brings a gradient of `norm` down to clip_norm: min(1, clip_norm / norm); 1 if clipping is
   /// off. A norm that is not finite is an error (invalid_argument): stepping would destroy the parameters.
@@ -52,8 +52,10 @@ class AdamWOptimizer {
   /// applies only to the decayed range (PA-1). `number` is the step's, from 1, for the learning rate; bias corrections
   /// count the updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient.
   /// Gradients are zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
-  /// (Parameters::kept_moments), to the same values as in an update of all.
-  void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor) const;
+  /// (Parameters::kept_moments), to the same values as in an update of all. Parameters with another rule are stepped
+  /// by it; `tokens` are the section's in the step.
+  void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor,
+            std::int64_t tokens = 1) const;
 
  private:
   OptimizerConfig config_;

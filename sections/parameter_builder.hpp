@@ -38,6 +38,12 @@ class ParameterBuilder {
     return parameters_.add({name, Shape{size}, false, ParameterInit::constant(value), std::move(slice)});
   }
 
+  /// Adds a value for each expert of a layer, which steps change by `rule`.
+  Parameter& counted(const std::string& name, std::int64_t experts, float value, const UpdateRule& rule) {
+    return parameters_.add(
+        {.name = name, .shape = Shape{experts}, .initialise = ParameterInit::constant(value), .rule = rule});
+  }
+
   /// Adds a parameter of any shape without weight decay, stored.
   Parameter& undecayed(const std::string& name, Shape shape, ParameterInit::Fill initial, ParameterSlice slice) {
     return stored(parameters_.add({name, shape, false, std::move(initial), std::move(slice)}));

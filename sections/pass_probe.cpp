@@ -274,7 +274,7 @@ ObservedStepEnd PassProbe::step_end() {
   ObservedStepEnd end;
   end.add_ranks = observed([&] { runner_->add_over_ranks(); }).first;
   end.norm = observed([&] { (void)runner_->gradient_sum_of_squares(); }).first;
-  end.step = observed([&] { runner_->step(StepId(++steps_), 1).value_or_throw(); }).first;
+  end.step = observed([&] { runner_->step(StepId(++steps_), 1, 1).value_or_throw(); }).first;
   return end;
 }
 

@@ -45,7 +45,7 @@ class Checked {
   Checked(const SectionFactory& factory, const GradientCheckOptions& options)
       : options_(options), random_(options.seed), runner_(factory(context()), context(), OptimizerConfig(), 1) {
     plan_.step = StepId(1);
-    plan_.loss_scale = plan_.token_scale = 1;
+    plan_.loss_scale = 1;
     for (std::size_t at = 0; at < options.rows.size(); ++at) {
       plan_.samples.push_back({SampleId(at), options.rows[at], options.rows[at], options.rows[at], 1});
     }

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "runtime/core/nearest_name.hpp"
+#include "sections/expert_balance.hpp"
 
 namespace maestro {
 
@@ -221,7 +222,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
   Outputs results;
   {
     Inputs given(plan.pass, batch->samples, {}, plan.loss_scale);
-    given.set_token_scale(plan.token_scale);
+    given.set_token_scale(1 / static_cast<double>(plan.step_tokens));
     for (const Axis axis : all_axes) {
       RowLayout& rows = batch->rows[static_cast<std::size_t>(axis)];
       given.set_layout(axis, rows.fill(plan, axis_in(context_.reading, axis), tape));
@@ -319,6 +320,8 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
   }
   const Parameter* tied = context_.stage.first() ? nullptr : section_->tied();
   if (tied != nullptr && tied->trained()) spans = without(spans, tied->gradient().span<float>());
+  const std::size_t learned = parameters.learned_elements();
+  if (learned < parameters.gradients().size()) spans = without(spans, parameters.gradients().subspan(learned));
   if (!parameters.optimizer_sharded()) return spans;
   return within(spans, parameters.gradients(), parameters.kept_moments());
 }
@@ -329,12 +332,25 @@ PendingSum SectionRunner::gradient_sum_of_squares() const {
   return sum;
 }
 
-Result<OptimizerStep> SectionRunner::step(StepId step, double norm) {
+PassMetrics SectionRunner::step_figures() const {
+  Parameters& parameters = section_->parameters();
+  const bool counts = parameters.learned_elements() < static_cast<std::size_t>(parameters.elements());
+  return counts && context_.parallel.rank == 0 ? load_figures(*context_.ops, parameters) : PassMetrics();
+}
+
+Result<OptimizerStep> SectionRunner::step(StepId step, double norm, std::int64_t tokens) {
   const Result<double> factor = optimizer_.clip_factor(norm);
   if (!factor) return factor.error();
   const auto number = static_cast<std::int64_t>(step.value());
   Parameters& parameters = section_->parameters();
-  optimizer_.step(*context_.ops, parameters, number, *factor);
+  const bool counts = parameters.learned_elements() < static_cast<std::size_t>(parameters.elements());
+  if (counts && tokens > UpdateRule::most_counted) {
+    return Error{ErrorCode::invalid_argument, "the step has " + std::to_string(tokens) +
+                                                  " tokens; counts of experts' routes are exact up to " +
+                                                  std::to_string(UpdateRule::most_counted) +
+                                                  ": lower global_batch, or set balance = \"none\" in the section"};
+  }
+  optimizer_.step(*context_.ops, parameters, number, *factor, tokens);
   if (parameters.optimizer_sharded()) parameters.stage_shard(*context_.ops, ParameterBuffer::values);
   return OptimizerStep{optimizer_.learning_rate(number), norm};
 }

@@ -78,8 +78,11 @@ class SectionRunner {
   /// replica with sharded optimizer state counts the range that it keeps.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (the section's, or all sections together) and steps the optimizer. Replicas with sharded optimizer
-  /// state have then offered the new values of the kept range (Parameters::stage_shard).
-  virtual Result<OptimizerStep> step(StepId step, double norm);
+  /// state have then offered the new values of the kept range (Parameters::stage_shard). `tokens`: the section's in the
+  /// step; more than UpdateRule::most_counted are refused if a parameter counts.
+  virtual Result<OptimizerStep> step(StepId step, double norm, std::int64_t tokens);
+  /// Returns figures of the values that a step has set, on the first rank: loads of experts (load_figures).
+  [[nodiscard]] PassMetrics step_figures() const;
 
  private:
   struct MicroBatch;  // tape, arena and layout of a micro-batch

@@ -46,7 +46,7 @@ MicroBatchPlan batch_of(SectionId section, std::span<const SampleRef> samples, c
   batch.section = section;
   batch.step = StepId(1);
   batch.index = static_cast<std::uint32_t>(index);
-  batch.loss_scale = batch.token_scale = 1;
+  batch.loss_scale = 1;
   for (const std::uint32_t sample : cut) batch.samples.push_back(samples[sample]);
   return batch;
 }

@@ -16,10 +16,10 @@ MAESTRO_INSPECT(PieceOut, x.channel, x.receiver, x.sequence, x.index, x.source_r
                 x.target_rank)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)
 MAESTRO_INSPECT(ArrivalPlan, x.channel, x.sequence, x.pieces, x.rank)
-MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.token_scale, x.samples,
+MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.step_tokens, x.samples,
                 x.arrivals, x.pieces, x.backward_order, x.backward_after, x.phased, x.group, x.forward_phase,
                 x.backward_phase)
-MAESTRO_INSPECT(StepBoundary, x.kind, x.step, x.pass, x.staging, x.active, x.shadow)
+MAESTRO_INSPECT(StepBoundary, x.kind, x.step, x.pass, x.staging, x.tokens, x.shadow)
 MAESTRO_INSPECT(MicroBatchOrder, x.plan)
 MAESTRO_INSPECT(PhaseOpen, x.step, x.group, x.phase)
 MAESTRO_INSPECT(PhasePassDone, x.step, x.group, x.phase)
@@ -29,7 +29,8 @@ MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x
                 x.backward_ms, x.age_ms)
 MAESTRO_INSPECT(LaneTimes, x.busy_ms, x.step_end_ms, x.wait_ms)
 MAESTRO_INSPECT(TransferTimes, x.sum_ms, x.pieces)
-MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr, x.times, x.sent, x.transfers)
+MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr, x.metrics, x.times, x.sent,
+                x.transfers)
 MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section, x.skipped)
 MAESTRO_INSPECT(Credit, x.channel, x.receiver, x.layout_rank, x.epoch, x.released)

@@ -96,6 +96,7 @@ struct StepDone {
   Pass pass = Pass::train;
   double gradient_norm = 0;
   double lr = 0;
+  std::vector<Metric> metrics = {};  ///< figures that the step has changed
   LaneTimes times = {};
   SentBytes sent = {};  ///< bytes of tensors sent to other replicas since the last StepDone
   ChannelTimes transfers = {};

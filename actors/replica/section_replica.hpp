@@ -103,6 +103,7 @@ class SectionReplica : public RunActor {
   double sum_of_squares_ = 0;          // sum over the section
   double clipped_sum_of_squares_ = 0;  // sum for clipping the gradients
   double lr_ = 0;
+  std::vector<Metric> figures_;  // of the values after the step
   WeightPublisher publisher_;
   std::optional<ReplicaSnapshot> snapshot_;  // none: no snapshot is being copied
   std::optional<NormTotal> norm_total_;      // last message; it may arrive before the replica awaits it

@@ -32,10 +32,20 @@ RankJob sum_of_squares(ReplicaRank& rank) {
   };
 }
 
+/// Returns what a job has when its figures are known.
+WorkResult with_figures(PassMetrics figures, double lr) {
+  return WorkResult(std::function<WorkDone()>([figures = std::move(figures), lr] {
+    WorkDone result;
+    result.lr = lr;
+    for (const MetricSum& each : figures.get()) result.metrics.push_back({each.name, each.sum, each.weight});
+    return result;
+  }));
+}
+
 RankJob load_values(ReplicaRank& rank) {
   return [runner = rank.runner()] {
     runner->section().parameters().load_gathered_values(*runner->context().ops);
-    return WorkResult();
+    return with_figures(runner->step_figures(), 0);
   };
 }
 
@@ -46,14 +56,13 @@ RankJob clear_gradients(ReplicaRank& rank) {
   };
 }
 
-/// Returns the optimizer's job. `norm`: norm of all gradients that are clipped together.
-RankJob optimizer_step(ReplicaRank& rank, StepId step, double norm) {
-  return [runner = rank.runner(), step, norm]() -> Result<WorkResult> {
-    const Result<OptimizerStep> stepped = runner->step(step, norm);
+/// Returns the optimizer's job. `norm`: norm of all gradients that are clipped together. `tokens`: the section's.
+RankJob optimizer_step(ReplicaRank& rank, StepId step, double norm, std::int64_t tokens) {
+  return [runner = rank.runner(), step, norm, tokens]() -> Result<WorkResult> {
+    const Result<OptimizerStep> stepped = runner->step(step, norm, tokens);
     if (!stepped) return stepped.error();
-    WorkDone result;
-    result.lr = stepped->lr;
-    return WorkResult(result);
+    const bool shares = runner->section().parameters().optimizer_sharded();
+    return with_figures(shares ? PassMetrics() : runner->step_figures(), stepped->lr);
   };
 }
 
@@ -79,6 +88,7 @@ void SectionReplica::start_boundary(const StepBoundary& boundary) {
   step_ = boundary.step;
   sum_of_squares_ = 0;
   lr_ = 0;
+  figures_.clear();
   step_end_ = StepEnd(step_end_options(spec_, ranks_, publisher_.sends()), boundary);
   if (step_end_.contains(StepAction::write)) {
     snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_, publisher_.kept(boundary.step));
@@ -108,7 +118,9 @@ void SectionReplica::start_action() {
     case StepAction::step:
       return ranks_.submit(
           "step", step_,
-          [this](ReplicaRank& rank) { return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_)); },
+          [this](ReplicaRank& rank) {
+            return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_), work_.mark.tokens);
+          },
           spec_.emulated.step);
     case StepAction::load_values:
       return ranks_.submit("take", step_, load_values);
@@ -131,6 +143,7 @@ void SectionReplica::start_action() {
 void SectionReplica::action_done() {
   if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = ranks_.gathered().sum_of_squares;
   if (step_end_.at(StepAction::step)) lr_ = ranks_.gathered().lr;
+  if (step_end_.at(StepAction::step) || step_end_.at(StepAction::load_values)) figures_ = ranks_.gathered().metrics;
   if (step_end_.at(StepAction::publish)) check(publisher_.send());
   step_end_.advance();
   start_action();
@@ -171,7 +184,7 @@ void SectionReplica::take_total() {
 void SectionReplica::report_step() {
   if (work_.mark.pass == Pass::train) settled_ = std::max(settled_, step_);
   if (standing_.pending()) standing_.deliver(stands_still());
-  StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_};
+  StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_, figures_};
   done.times = clock_.take(Clock::now());
   for (const auto& rank : ranks_) {
     rank->ports().take_sent(done.sent);

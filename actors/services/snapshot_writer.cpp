@@ -9,6 +9,46 @@ namespace {
 
 constexpr const char* first_prefix = "exp_avg.";
 constexpr const char* second_prefix = "exp_avg_sq.";
+constexpr const char* loads_prefix = "loads.";
+
+/// Returns the parameters that hold experts' loads, which training alone needs: every replica and rank has all of them.
+std::vector<Parameter*> loads_of(Parameters& parameters) {
+  std::vector<Parameter*> loads;
+  for (Parameter& parameter : parameters.all()) {
+    if (parameter.rule().kind == UpdateRule::Kind::loads) loads.push_back(&parameter);
+  }
+  return loads;
+}
+
+TensorSnapshot copy_of_loads(Parameters& parameters) {
+  const std::vector<Parameter*> loads = loads_of(parameters);
+  std::size_t bytes = 0;
+  for (const Parameter* each : loads) bytes += each->value().bytes();
+  TensorSnapshot copy{AlignedMemory(bytes), {}};
+  std::byte* at = copy.memory.data();
+  for (const Parameter* each : loads) {
+    parameters.memory().read(at, each->value().raw(), each->value().bytes());
+    copy.tensors.push_back({loads_prefix + each->name(), Tensor(at, DType::f32, each->shape())});
+    at += each->value().bytes();
+  }
+  return copy;
+}
+
+/// Restores loads. A checkpoint of a run that kept none leaves them as they are.
+Status restore_loads(Parameters& parameters, const std::vector<NamedTensor>& stored, const std::string& file) {
+  if (stored.empty()) return {};
+  for (const Parameter* each : loads_of(parameters)) {
+    const std::string name = loads_prefix + each->name();
+    const auto found = std::ranges::find(stored, name, &NamedTensor::name);
+    if (found == stored.end() || found->tensor.dtype() != DType::f32 || found->tensor.shape() != each->shape()) {
+      return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' " +
+                                                    (found == stored.end() ? "is missing" : "has another shape") +
+                                                    ", expected F32 " + each->shape().to_string()};
+    }
+    parameters.memory().write(each->value().raw(), found->tensor.raw(), each->value().bytes());
+  }
+  return {};
+}
 
 /// Returns the name for errors about a tensor: the file, or the folder of several.
 std::string label_of(const std::vector<SafetensorsFile>& files) {
@@ -29,6 +69,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
       export_tensors(tensor_ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
   if (!values) return values.error();
   into.values = std::move(*values);
+  into.loads = copy_of_loads(section.parameters());
   if (section.parameters().optimizer_sharded()) return into;
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
     if (Status status = add_moments(into, tensor_ranks, which, which); !status) return status.error();
@@ -62,9 +103,12 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
   std::vector<NamedTensor> first;
   std::vector<NamedTensor> second;
+  std::vector<NamedTensor> loads;
   for (const NamedTensor& tensor : stored->state.optimizer) {
-    (tensor.name.rfind(second_prefix, 0) == 0 ? second : first).push_back(tensor);
+    const bool of_second = tensor.name.starts_with(second_prefix), of_loads = tensor.name.starts_with(loads_prefix);
+    (of_second ? second : of_loads ? loads : first).push_back(tensor);
   }
+  if (Status status = restore_loads(parameters, loads, optimizer); !status) return status;
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
     // The gradients are still empty and have room for the other replicas' optimizer state.
     const bool shared = parameters.optimizer_sharded();
@@ -91,8 +135,9 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
     state.adapters = held->adapters;
     state.parameters = held->values.tensors;
     state.optimizer = held->first_moments.tensors;
-    state.optimizer.insert(state.optimizer.end(), held->second_moments.tensors.begin(),
-                           held->second_moments.tensors.end());
+    for (const TensorSnapshot* more : {&held->second_moments, &held->loads}) {
+      state.optimizer.insert(state.optimizer.end(), more->tensors.begin(), more->tensors.end());
+    }
     state.optimizer_step = held->updates;
     state.part = held->part;
     for (const auto& [step, weights] : held->earlier) state.earlier.push_back({step, weights.tensors});

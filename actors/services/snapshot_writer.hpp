@@ -27,11 +27,12 @@ struct SectionSnapshot {
   StatePart part;  ///< the complete section by default
   std::string config;
   bool adapters = false;
-  std::uint64_t updates = 0;                                  ///< steps of the optimizer so far
+  std::uint64_t updates = 0;                                    ///< steps of the optimizer so far
   std::vector<std::pair<std::uint64_t, WholeWeights>> earlier;  ///< weights before steps, which generators still read
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;
+  TensorSnapshot loads;  // of experts (UpdateRule)
 };
 
 /// Copies a trained section's checkpoint state, given the tensor ranks of a replica's first context part. Runs on a

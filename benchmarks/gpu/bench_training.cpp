@@ -198,7 +198,7 @@ void Training::teach(RandomBatch& batch, std::uint64_t number) {
 
 void Training::update() {
   if (due_ == 0) return;
-  const Result<OptimizerStep> stepped = runner_->step(StepId(due_), norm_);
+  const Result<OptimizerStep> stepped = runner_->step(StepId(due_), norm_, 1);
   if (!stepped) throw JobError(stepped.error());
   due_ = 0;
 }

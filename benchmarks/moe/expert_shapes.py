@@ -4,7 +4,7 @@
 
 def shape(layers, width, heads, **more):
     return {"layers": layers, "width": width, "heads": heads, "kv_heads": heads, "vocabulary": 4096, "tied": False,
-            "family": "olmoe" if "experts" in more else "llama", **more}
+            **({"family": "olmoe", "balance": "none"} if "experts" in more else {"family": "llama"}), **more}
 
 
 WORK = {

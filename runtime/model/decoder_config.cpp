@@ -80,8 +80,8 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
                        experts.count > 0 ? family + " lacks experts; leave experts out or set family = \"qwen3_moe\""
                                          : family + " has experts; set experts, for example to 8");
   }
-  for (const char* key :
-       {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers", "balance_weight", "z_weight"}) {
+  for (const char* key : {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers", "balance",
+                          "balance_weight", "bias_rate", "z_weight"}) {
     if (experts.count == 0 && section.has(key)) section.fail(key, "is without effect: the decoder lacks experts");
   }
   if (experts.count == 0) return;
@@ -119,6 +119,23 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
   }
 }
 
+/// Reads how a trained section keeps its experts' loads equal.
+void read_balance(const JobTable& section, ExpertConfig& experts) {
+  const LoadBalance balance = section.choice(
+      "balance", LoadBalance::batch, load_balance_names,
+      {"how a trained section keeps its experts' loads equal: by a loss that reads the step before, or each sample; by "
+       "the scores' bias, the default of families that have one; or not"});
+  const double weight =
+      section.number("balance_weight", experts.usual_balance_weight, {.min = 0.0},
+                     {"weight of the loss that keeps loads equal; by default the weights' router_aux_loss_coef, and "
+                      "with balance = \"bias\" none"});
+  const double rate = section.number("bias_rate", 1e-3, {.min = 0.0},
+                                     {"change of the scores' bias in a step, with balance = \"bias\""});
+  if (section.has("balance")) experts.balance = balance;
+  if (section.has("balance_weight")) experts.balance_weight = weight;
+  if (section.has("bias_rate")) experts.bias_rate = rate;
+}
+
 /// Reads the shape of expert layers; `defaults` come from stored weights or are empty.
 void read_experts(const JobTable& section, DecoderConfig& out) {
   ExpertConfig& experts = out.experts;
@@ -138,9 +155,7 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
                                        {"how a token weighs its experts: by the softmax over all experts, or over the "
                                         "chosen ones (mixtral; qwen2_moe and qwen3_moe have either); lfm2_moe: by "
                                         "sigmoids"});
-  experts.balance_weight = section.number(
-      "balance_weight", experts.balance_weight, {.min = 0.0},
-      {"weight of a loss that keeps the loads of a trained section's experts equal, sample by sample; 0: none"});
+  read_balance(section, experts);
   experts.z_weight = section.number("z_weight", experts.z_weight, {.min = 0.0},
                                     {"weight of a loss that keeps the router's scores small; 0: none"});
   if (section.has("dense_layers")) {

@@ -4,13 +4,24 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "runtime/core/route_options.hpp"
 
 namespace maestro {
+
+/// How training keeps the experts' loads equal.
+enum class LoadBalance : std::uint8_t {
+  none,
+  sequence,  ///< loss of each sample's loads (DeepSeek-V2 2024, section 2.1.3)
+  batch,     ///< loss of the loads that the global batch had in the step before
+  bias       ///< bias of the scores, moved after each step (DeepSeek-V3 2024, section 2.1.2)
+};
+inline constexpr std::array<std::string_view, 4> load_balance_names{"none", "sequence", "batch", "bias"};
 
 struct ExpertConfig {
   std::int64_t count = 0;  ///< E, experts of a layer; 0: every layer has a dense network
@@ -21,13 +32,18 @@ struct ExpertConfig {
   RouteOptions router;
   bool score_bias = false;                 ///< scores have an addend for the choice, one for each expert
   std::vector<std::int64_t> dense_layers;  ///< layers with a dense network, ascending
-  // For training only, not a part of the model:
-  double balance_weight = 0;  ///< weight of the loss that keeps the experts' loads in a sample equal
-  double z_weight = 0;        ///< weight of the loss that keeps scores small
+  // For training only, not a part of the model. Sections resolve absent values.
+  std::optional<LoadBalance> balance;
+  std::optional<double> balance_weight;  ///< weight of the loss that keeps loads equal
+  double usual_balance_weight = 1e-3;    ///< the weights' router_aux_loss_coef
+  std::optional<double> bias_rate;       ///< a step's change of the scores' bias
+  double z_weight = 0;                   ///< weight of the loss that keeps scores small
 
   [[nodiscard]] bool at(std::int64_t layer) const {
     return count > 0 && !std::ranges::binary_search(dense_layers, layer);
   }
+  /// Returns whether training has losses of the scores, or counts of the routes; needs resolved values.
+  [[nodiscard]] bool judged() const { return balance.value_or(LoadBalance::none) != LoadBalance::none || z_weight > 0; }
   bool operator==(const ExpertConfig&) const = default;
 };
 

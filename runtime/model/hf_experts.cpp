@@ -126,8 +126,12 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
   if (const JsonValue jitter = keys.find("router_jitter_noise"); jitter && jitter.json() != 0) {
     jitter.refuse("is not supported; only 0 is");
   }
-  // Of the balance of loads in training, which is not a part of the model.
-  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) (void)keys.find(key);
+  // Of training, which is not a part of the model.
+  (void)keys.find("output_router_logits");
+  if (const JsonValue weight = keys.find("router_aux_loss_coef")) {
+    if (!weight.json().is_number() || weight.json() < 0) weight.expected("a number, at least 0");
+    experts.usual_balance_weight = weight.json();
+  }
 }
 
 void write_hf_experts(const DecoderConfig& config, nlohmann::ordered_json& out) {

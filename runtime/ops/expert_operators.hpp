@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/core/route_options.hpp"
 #include "runtime/core/tensor.hpp"
@@ -82,6 +83,16 @@ struct CombineRows {
   Tensor rows{};    ///< (R, C) act
   Tensor places{};  ///< (M, k) i32
   Tensor y{};       ///< (M, C) act
+};
+
+/// Updates experts' loads, or the bias of their scores, after a step with these counts of routes; also sets the counts
+/// to zero. With `rate` 0, value = counts / mean. Else value += rate if a count is below the mean, and value -= rate if
+/// it is above (DeepSeek-V3 2024, section 2.1.2).
+struct StepCounts {
+  std::span<float> value{};   ///< (E)
+  std::span<float> counts{};  ///< (E)
+  double mean = 1;            ///< routes of an expert, if all had as many
+  double rate = 0;
 };
 
 }  // namespace maestro

@@ -308,6 +308,11 @@ OperatorCall call_of(const AdamW& op, bool) {
   return call;
 }
 template <>
+OperatorCall call_of(const StepCounts& op, bool) {
+  const auto elements = static_cast<double>(op.value.size());
+  return {"step_counts", DType::f32, {static_cast<std::int64_t>(op.value.size())}, elements, 16 * elements};
+}
+template <>
 OperatorCall call_of(const SumOfSquares& op, bool) {
   const auto elements = static_cast<double>(op.values.size());
   return {"sum_of_squares", DType::f32, {static_cast<std::int64_t>(op.values.size())}, 2 * elements, 4 * elements};

@@ -447,10 +447,10 @@ using Operators =
                  NormBackward, HeadNorm, HeadNormBackward, Gelu, GeluBackward, Glu, GluBackward, Softcap, Add, Cast,
                  Embedding, EmbeddingBackward, ShiftIds, PickColumns, IndexSelect, IndexAdd, Rotary, Attention,
                  AttentionBackward, CachedAttention, CausalConv, CausalConvBackward, CachedConv, CrossEntropyLoss,
-                 DistillationLoss, TopK, AdamW, SumOfSquares, AddInto, Scale, Multiply, Curved, CurvedBackward, Softmax,
-                 SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom, Route, RouteBackward,
-                 SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput, GroupedLinearBackwardWeight,
-                 CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta>;
+                 DistillationLoss, TopK, AdamW, StepCounts, SumOfSquares, AddInto, Scale, Multiply, Curved,
+                 CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom,
+                 Route, RouteBackward, SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput,
+                 GroupedLinearBackwardWeight, CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta>;
 
 namespace operators_internal {
 template <class Op>

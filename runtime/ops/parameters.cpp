@@ -120,6 +120,8 @@ Parameter& Parameters::add(ParameterSpec spec) {
   parameter.groups_ = spec.groups;
   assert(parameter.shape_[0] % spec.groups == 0);
   parameter.decayed_ = spec.decayed;
+  parameter.rule_ = spec.rule;
+  assert(!spec.rule.counts() || !parameter.sharded());
   parameter.initialise_ = std::move(spec.initialise);
   return parameter;
 }
@@ -131,9 +133,10 @@ std::int64_t Parameters::added_elements() const {
 }
 
 void Parameters::lay_out() {
-  const auto place = [this](bool decayed, bool sharded) {
+  const auto place = [this](bool decayed, bool sharded, bool counts = false) {
     for (Parameter& parameter : parameters_) {
       if (parameter.decayed_ != decayed || parameter.sharded() != sharded) continue;
+      if (parameter.rule_.counts() != counts) continue;
       parameter.offset_ = elements_;
       elements_ += aligned(static_cast<std::size_t>(parameter.shape_.elements()));
     }
@@ -142,7 +145,8 @@ void Parameters::lay_out() {
   decayed_sharded_end_ = place(true, true);
   decayed_elements_ = place(true, false);
   other_sharded_end_ = place(false, true);
-  place(false, false);
+  learned_elements_ = place(false, false);
+  place(false, false, true);
 }
 
 void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues values, DType moments) {

@@ -4,6 +4,7 @@
 //
 // PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
 //       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
+//       Parameters that are stepped by counts are replicated and lie at the end.
 // PA-2 (fresh packs): a packed form is never older than the values it came from.
 // PA-3 (values independent of ranks): a sharded parameter begins with exactly the values that its part of the whole
 //       parameter would have: neither initial nor stored values depend on the number of ranks.
@@ -56,6 +57,22 @@ enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, se
 /// When fresh parameters' values are written: by allocate(), or later by initialise() or load(), once each.
 enum class InitialValues : std::uint8_t { drawn, later };
 
+/// How a step changes a parameter. A parameter with another rule than AdamW has a value for each of a layer's experts.
+/// Its gradient counts the routes to each: integers, which add up over micro-batches, ranks and replicas as gradients
+/// do, without rounding up to `most_counted`. They are not a part of the gradient's norm.
+struct UpdateRule {
+  enum class Kind : std::uint8_t {
+    adamw,
+    loads,  ///< value = an expert's routes in the step / the mean of all experts
+    bias    ///< value moves by `rate` towards equal loads (StepCounts)
+  };
+  static constexpr std::int64_t most_counted = std::int64_t{1} << 24;  // f32 holds all integers up to it
+  Kind kind = Kind::adamw;
+  std::int64_t per_token = 1;  ///< routes of a token
+  double rate = 0;
+  [[nodiscard]] bool counts() const { return kind != Kind::adamw; }
+};
+
 class Parameters;
 
 /// A named tensor of a section, or this rank's part of it; lives as long as its Parameters.
@@ -82,6 +99,7 @@ class Parameter {
   [[nodiscard]] ParameterSlice::Range columns() const;
   /// Returns how many groups the rows have. In products each group is a separate matrix.
   [[nodiscard]] std::int64_t groups() const { return groups_; }
+  [[nodiscard]] const UpdateRule& rule() const { return rule_; }
   /// Returns the packed form for products in `compute`; packs again if the values have changed since. Device thread
   /// only. All dimensions but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
@@ -109,6 +127,7 @@ class Parameter {
   ParameterSlice slice_;
   std::int64_t groups_ = 1;
   bool decayed_ = false;
+  UpdateRule rule_;
   std::function<void(std::span<float>)> initialise_;
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
@@ -126,6 +145,7 @@ struct ParameterSpec {
   std::function<void(std::span<float>)> initialise;  ///< fills all values of the unsharded parameter in a fresh model
   ParameterSlice slice = {};                         ///< slice of a sharded parameter: the part that this rank holds
   std::int64_t groups = 1;  ///< equal groups of rows, here and in the unsharded parameter (Parameter::groups)
+  UpdateRule rule = {};
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.
@@ -171,6 +191,8 @@ class Parameters {
   /// Returns the elements of all added parameters, allocated or not, without alignment.
   [[nodiscard]] std::int64_t added_elements() const;
   [[nodiscard]] std::size_t decayed_elements() const { return decayed_elements_; }
+  /// Returns the number of elements before all parameters that are stepped by counts.
+  [[nodiscard]] std::size_t learned_elements() const { return learned_elements_; }
   [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
   /// Returns the values; like the other flat buffers, they are in memory(). Empty once a frozen section has dropped
   /// them.
@@ -210,6 +232,10 @@ class Parameters {
   /// Returns the optimizer steps so far, for AdamW's bias corrections; steps without work for the section do not count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
+  /// Returns the elements of the flat buffers that `parameter` has.
+  [[nodiscard]] ShardRange range_of(const Parameter& parameter) const {
+    return {parameter.offset_, static_cast<std::size_t>(parameter.shape_.elements())};
+  }
   /// Returns a view of `parameter`'s part in `flat_buffer`, one of the flat buffers above.
   [[nodiscard]] Tensor part(const Tensor& flat_buffer, const Parameter& parameter) const;
 
@@ -245,6 +271,7 @@ class Parameters {
   std::size_t decayed_elements_ = 0;
   std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
   std::size_t other_sharded_end_ = 0;
+  std::size_t learned_elements_ = 0;
   std::int64_t updates_ = 0;
   ShardRange kept_;  // range of kept moments, if the optimizer state is sharded
   bool shares_moments_ = false;

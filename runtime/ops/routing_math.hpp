@@ -145,6 +145,13 @@ struct RouterRow {
   }
 };
 
+/// Returns an expert's value after StepCounts.
+MAESTRO_HD float stepped_by_count(float value, float count, double mean, double rate) {
+  if (rate == 0) return static_cast<float>(count / mean);
+  const double side = count < mean ? rate : count > mean ? -rate : 0;
+  return static_cast<float>(value + side);
+}
+
 /// Returns the settings for rows of `experts` scores; the row's pointers are not set.
 inline RouterRow router_row(const RouteOptions& options, std::int64_t experts, std::int64_t chosen) {
   RouterRow row;

@@ -44,9 +44,9 @@ struct StepBoundary {
   Kind kind = Kind::end_step;
   StepId step;
   Pass pass = Pass::train;
-  std::string staging;  ///< folder to write a snapshot into
-  bool active = true;   ///< end_step: the section had a micro-batch in the step, on any of its replicas
-  bool shadow = false;  ///< snapshot: for a checkpoint in memory
+  std::string staging;      ///< folder to write a snapshot into
+  std::int64_t tokens = 1;  ///< end_step: the section's tokens in the step; 0: no replica had a micro-batch
+  bool shadow = false;      ///< snapshot: for a checkpoint in memory
 };
 
 /// Free buffers: whether every port has one to write into.

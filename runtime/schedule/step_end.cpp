@@ -15,7 +15,7 @@ StepEnd::StepEnd(const StepEndOptions& options, const StepBoundary& boundary) {
     if (options.trained) add_snapshot(options);
     return;
   }
-  if (options.trained && boundary.active && boundary.pass == Pass::train) add_step(options);
+  if (options.trained && boundary.tokens > 0 && boundary.pass == Pass::train) add_step(options);
   if (publishes_) actions_.push_back(StepAction::publish);
   actions_.push_back(StepAction::report);
 }

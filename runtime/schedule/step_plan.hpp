@@ -110,7 +110,7 @@ struct MicroBatchPlan {
   std::uint32_t index = 0;  ///< index within the section's step, over all replicas
   ReplicaIndex replica;
   double loss_scale = 0;
-  double token_scale = 0;  ///< 1 / tokens of the section in the step
+  std::int64_t step_tokens = 1;  ///< tokens of the section in the step, at least 1
   std::vector<SampleRef> samples;
   /// Order of the step's backward passes on this lane, and the number of forward passes that the plan starts before it.
   std::uint32_t backward_order = 0;

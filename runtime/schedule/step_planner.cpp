@@ -238,7 +238,7 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
     }
   }
   for (MicroBatchPlan& batch : plan.micro_batches) {
-    batch.token_scale = 1 / static_cast<double>(std::max<std::int64_t>(tokens[batch.section.value()], 1));
+    batch.step_tokens = std::max<std::int64_t>(tokens[batch.section.value()], 1);
     batch.phased = phased && options_.graph->node(batch.section).role != Role::source;
     batch.step = plan.step;
     batch.pass = plan.pass;

@@ -15,15 +15,34 @@ namespace maestro {
 
 namespace {
 
-void check_balance(const SectionContext& context, const ExpertConfig& experts) {
-  const char* const key = experts.balance_weight > 0 ? "balance_weight" : experts.z_weight > 0 ? "z_weight" : nullptr;
-  if (key == nullptr) return;
-  if (!context.trained) {
-    throw JobError(context.name + "." + key + ": is without effect: the section is not trained; leave it out");
+/// Checks how the experts' loads are kept equal, and sets what is absent.
+void resolve_balance(const SectionContext& context, DecoderConfig& config) {
+  ExpertConfig& experts = config.experts;
+  const auto refuse = [&](bool given, const char* key, const std::string& problem) {
+    if (given) throw JobError(context.name + "." + key + ": is without effect: " + problem + "; leave it out");
+  };
+  if (experts.count == 0) return;
+  if (!context.trained || context.lora.given()) {
+    const std::string problem = context.trained ? "with lora, routers are not trained" : "the section is not trained";
+    refuse(experts.balance.value_or(LoadBalance::none) != LoadBalance::none, "balance", problem);
+    refuse(experts.balance_weight.value_or(0) > 0, "balance_weight", problem);
+    refuse(experts.bias_rate.has_value(), "bias_rate", problem);
+    refuse(experts.z_weight > 0, "z_weight", problem);
+    experts.balance = LoadBalance::none;
+    return;
   }
-  if (experts.balance_weight > 0 && experts.router.kind == RouterKind::sigmoid) {
-    throw JobError(context.name + ".balance_weight: is not supported for routers by sigmoids; leave it out");
+  const LoadBalance balance = experts.balance.value_or(experts.score_bias ? LoadBalance::bias : LoadBalance::batch);
+  if (balance == LoadBalance::bias && !experts.score_bias) {
+    throw JobError(context.name + ".balance: family \"" + std::string(name_of(config.family)) +
+                   "\" lacks a bias of scores; set balance = \"batch\"");
   }
+  refuse(balance == LoadBalance::none && experts.balance_weight.value_or(0) > 0, "balance_weight",
+         "balance is \"none\"");
+  refuse(balance != LoadBalance::bias && experts.bias_rate.has_value(), "bias_rate", "balance is not \"bias\"");
+  const bool usual = balance == LoadBalance::sequence || balance == LoadBalance::batch;
+  experts.balance = balance;
+  experts.balance_weight = experts.balance_weight.value_or(usual ? experts.usual_balance_weight : 0);
+  experts.bias_rate = experts.bias_rate.value_or(1e-3);
 }
 
 DecoderConfig checked(const SectionContext& context, const DecoderConfig& decoder, const DataShape& data) {
@@ -32,7 +51,7 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
   if (config.experts.count > 0 && context.lora.given() && context.lora.ffn) {
     throw JobError(context.name + ".lora.on: adapters of experts are not supported; leave \"ffn\" out");
   }
-  check_balance(context, config.experts);
+  resolve_balance(context, config);
   CutSizes sizes{config.heads, config.kv_heads, config.ffn, config.vocabulary};
   // All networks are cut alike: a common divisor is one of each.
   if (config.experts.count > 0)
@@ -259,9 +278,7 @@ Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, Outputs& outputs
   const MarkedLayout marked(context_.name, tape, inputs, decoder());
   Var x = incoming(tape, inputs);
   const std::vector<AddedRows> added = added_rows(tape, inputs);
-  const ExpertConfig& experts = decoder().experts;
-  const auto balance = ExpertBalance::of(
-      tape, inputs, {experts.balance_weight, experts.z_weight, experts.count, experts.per_token}, context_.parallel);
+  const auto balance = ExpertBalance::of(tape, inputs, decoder().experts, context_.parallel);
   // The first layer frees its input.
   Stream result = stack_.transformed(tape, std::move(x), marked.layout(), wanted, added, balance);
   if (balance != nullptr) balance->report(outputs);

@@ -299,7 +299,15 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
     return block + "experts." + std::to_string(expert) + "." + std::string(part) + ".weight";
   };
   experts.router = &add_.stored(add_.matrix(block + "gate.weight", Shape{config.count, width}, config_.init_std));
-  if (config.score_bias) experts.bias = &add_.stored(add_.vector(block + std::string(names.bias), config.count, 0.0f));
+  const bool by_bias = config.balance == LoadBalance::bias;
+  if (config.score_bias) {
+    const UpdateRule rule{UpdateRule::Kind::bias, config.per_token, config.bias_rate.value_or(0)};
+    experts.bias =
+        &add_.stored(add_.counted(block + std::string(names.bias), config.count, 0.0f, by_bias ? rule : UpdateRule()));
+  }
+  if (config.balance.value_or(LoadBalance::none) != LoadBalance::none) {
+    experts.loads = &add_.counted(block + "loads", config.count, 1.0f, {UpdateRule::Kind::loads, config.per_token});
+  }
   const std::vector<std::int64_t> heights(static_cast<std::size_t>(2 * config.count), ffn);
   experts.in = &add_.groups(block + "experts.gate_up", Shape{config.count * 2 * ffn, width}, config_.init_std,
                             cut_.stacked(heights), config.count);

@@ -72,14 +72,7 @@ VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTab
 }
 
 VisionLanguageDecoder::VisionLanguageDecoder(const SectionContext& context, const Options& options)
-    : DecoderSection(context, options.decoder, with_images(options), OutputLayer::own_or_tied) {
-  const ExpertConfig& experts = options.decoder.experts;
-  if (experts.balance_weight == 0 && experts.z_weight == 0) return;
-  // The last layer may compute some rows only (VD-2), which would change the loads.
-  throw JobError(context.name +
-                 ": balance_weight and z_weight are not supported in a decoder that reads images; leave "
-                 "them out");
-}
+    : DecoderSection(context, options.decoder, with_images(options), OutputLayer::own_or_tied) {}
 
 Ports VisionLanguageDecoder::ports() const {
   Port targets = targets_port;
@@ -101,7 +94,7 @@ LayerCosts VisionLanguageDecoder::layer_costs(const SampleShape& sample) const {
 }
 
 double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) const {
-  if (context().parallel.layout.tensor > 1) return 0;  // VD-5
+  if (context().parallel.layout.tensor > 1 || decoder().experts.judged()) return 0;  // VD-5
   const DecoderConfig& shape = decoder();
   // Attention output and feed-forward network.
   return 2.0 * static_cast<double>(sample.visual) * static_cast<double>(shape.width) *
@@ -114,8 +107,11 @@ double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) con
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted) {
   const ParallelContext& parallel = context().parallel;
-  if (parallel.layout.tensor == 1) return stack().normed(tape, stream(tape, inputs, outputs, wanted));
-  const Var all = gathered(tape, hidden(tape, inputs, outputs), parallel, inputs.layout());
+  // Losses of experts depend on all rows.
+  const bool judged = decoder().experts.judged();
+  if (parallel.layout.tensor == 1 && !judged) return stack().normed(tape, stream(tape, inputs, outputs, wanted));
+  Var all = hidden(tape, inputs, outputs);
+  if (parallel.layout.tensor > 1) all = gathered(tape, all, parallel, inputs.layout());
   return wanted.defined() ? index_select(tape, all, wanted) : all;
 }
 

@@ -45,7 +45,7 @@ StepBoundary boundary(StepBoundary::Kind kind, Pass pass = Pass::train, bool act
   StepBoundary made;
   made.kind = kind;
   made.pass = pass;
-  made.active = active;
+  made.tokens = active ? 1 : 0;
   return made;
 }
 

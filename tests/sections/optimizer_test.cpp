@@ -184,5 +184,53 @@ TEST(AdamWOptimizer, the_norm_is_that_of_all_gradients_together) {
   EXPECT_DOUBLE_EQ(AdamWOptimizer::gradient_norm(*bench.ops, parameters), 5.0);
 }
 
+/// A matrix, and loads and a bias of five experts, each with a gradient.
+struct CountedParameters {
+  Parameters parameters;
+  Parameter& loads =
+      parameters.add({.name = "loads", .shape = Shape{5}, .initialise = {}, .rule = {UpdateRule::Kind::loads, 2}});
+  Parameter& bias =
+      parameters.add({.name = "bias", .shape = Shape{5}, .initialise = {}, .rule = {UpdateRule::Kind::bias, 2, 0.25}});
+  Parameter& weight = parameters.add({.name = "weight", .shape = Shape{3, 16}, .decayed = true, .initialise = {}});
+  CountedParameters() {
+    parameters.allocate(true);
+    std::ranges::fill(weight.gradient().span<float>(), 0.5F);
+    for (const Parameter* each : {&loads, &bias}) {
+      std::ranges::copy(std::vector<float>{4, 0, 10, 2, 4}, each->gradient().span<float>().begin());  // of 10 tokens
+    }
+  }
+};
+
+TEST(AdamWOptimizer, counts_set_loads_and_move_the_bias) {
+  const Bench bench;
+  CountedParameters made;
+  EXPECT_DOUBLE_EQ(AdamWOptimizer::gradient_norm(*bench.ops, made.parameters), std::sqrt(48 * 0.25));
+  const AdamWOptimizer optimizer(settings(LearningRateSchedule::constant), 14);
+  optimizer.step(*bench.ops, made.parameters, 1, 1e-3, 10);
+  const auto values = [](const Parameter& parameter) {
+    const std::span<float> held = parameter.value().span<float>();
+    return std::vector<float>(held.begin(), held.end());
+  };
+  EXPECT_EQ(values(made.loads), (std::vector<float>{1, 0, 2.5, 0.5, 1}));
+  EXPECT_EQ(values(made.bias), (std::vector<float>{0, 0.25, -0.25, 0.25, 0}));
+  EXPECT_TRUE(std::ranges::all_of(made.parameters.gradients(), [](float value) { return value == 0; }));
+}
+
+TEST(AdamWOptimizer, shards_step_by_counts_as_the_whole_does) {
+  const Bench bench;
+  CountedParameters whole;
+  const AdamWOptimizer optimizer(settings(LearningRateSchedule::constant), 14);
+  optimizer.step(*bench.ops, whole.parameters, 1, 1, 10);
+  const auto elements = static_cast<std::size_t>(whole.parameters.elements());
+  const std::size_t inside_loads = whole.parameters.learned_elements() + 2;
+  for (const ShardRange range : {ShardRange{0, inside_loads}, ShardRange{inside_loads, elements - inside_loads}}) {
+    CountedParameters part;
+    part.parameters.shard_optimizer_state(range);
+    optimizer.step(*bench.ops, part.parameters, 1, 1, 10);
+    EXPECT_TRUE(std::ranges::equal(part.parameters.values().subspan(range.first, range.count),
+                                   whole.parameters.values().subspan(range.first, range.count)));
+  }
+}
+
 }  // namespace
 }  // namespace maestro::testing

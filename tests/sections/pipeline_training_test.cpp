@@ -59,7 +59,7 @@ class Pipeline {
     }
     double squares = 0;
     for (const auto& runner : runners_) squares += runner->gradient_sum_of_squares();
-    for (const auto& runner : runners_) (void)runner->step(StepId(number), std::sqrt(squares)).value_or_throw();
+    for (const auto& runner : runners_) (void)runner->step(StepId(number), std::sqrt(squares), 1).value_or_throw();
     return std::sqrt(squares);
   }
 

@@ -84,7 +84,7 @@ TEST(SectionRunner, training_a_tiny_model_reduces_its_loss) {
     runner->backward(plan, {}, {});
     const double norm = std::sqrt(runner->gradient_sum_of_squares());
     ASSERT_GT(norm, 0);
-    const auto stepped = runner->step(StepId(step), norm);
+    const auto stepped = runner->step(StepId(step), norm, 1);
     ASSERT_TRUE(stepped) << stepped.error().message;
     EXPECT_EQ(stepped->lr, 3e-3);
     EXPECT_EQ(runner->gradient_sum_of_squares(), 0) << "a step leaves the gradient at zero";
@@ -275,10 +275,10 @@ TEST(SectionRunner, a_norm_above_the_limit_scales_the_step_and_one_that_is_not_f
   auto runner = runner_of<DecoderLm>(bench, constant_rate(1e-3, 0.5));
   (void)runner->forward(plan_of(batch), inputs_of(batch), {});
   runner->backward(plan_of(batch), {}, {});
-  EXPECT_FALSE(runner->step(StepId(1), std::nan("")));
+  EXPECT_FALSE(runner->step(StepId(1), std::nan(""), 1));
   const std::vector<float> gradient = gradient_of(*runner);
   const auto moments = runner->section().parameters().first_moments().span<float>();
-  ASSERT_TRUE(runner->step(StepId(1), 8.0));  // for example the norm of all sections
+  ASSERT_TRUE(runner->step(StepId(1), 8.0, 1));  // for example the norm of all sections
   const double factor = 0.5 / 8.0;
   for (std::size_t at = 0; at < gradient.size(); ++at) {
     const double wanted = 0.1 * factor * gradient[at];  // (1 - beta1) of the clipped gradient
@@ -294,7 +294,7 @@ TEST(SectionRunner, replicas_that_share_moments_count_and_step_a_range_each) {
     (void)whole->forward(plan_of(batch), inputs_of(batch), {});
     whole->backward(plan_of(batch), {}, {});
     const double wanted = whole->gradient_sum_of_squares();
-    ASSERT_TRUE(whole->step(StepId(1), 8.0));
+    ASSERT_TRUE(whole->step(StepId(1), 8.0, 1));
     const std::span<float> values = whole->section().parameters().values();
     double sum = 0;
     for (std::size_t replica = 0; replica < replicas; ++replica) {
@@ -305,7 +305,7 @@ TEST(SectionRunner, replicas_that_share_moments_count_and_step_a_range_each) {
       (void)runner->forward(plan_of(batch), inputs_of(batch), {});
       runner->backward(plan_of(batch), {}, {});
       sum += runner->gradient_sum_of_squares();
-      ASSERT_TRUE(runner->step(StepId(1), 8.0));
+      ASSERT_TRUE(runner->step(StepId(1), 8.0, 1));
       EXPECT_TRUE(std::ranges::equal(parameters.gradients().subspan(own.first, own.count),
                                      values.subspan(own.first, own.count)))
           << "new values are offered to the others";

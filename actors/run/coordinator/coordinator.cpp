@@ -198,7 +198,7 @@ void Coordinator::send_end_of_step(const OpenUnit& open, bool again) {
   for (const auto& [section, actors] : replicas_) {
     if (again && !replay_->repeatable(section)) continue;
     const StepBoundary end{
-        StepBoundary::Kind::end_step, open.unit.step, pass_of(open.unit.kind), {}, open.watch.active(section)};
+        StepBoundary::Kind::end_step, open.unit.step, pass_of(open.unit.kind), {}, open.watch.tokens(section)};
     for (std::uint32_t replica = 0; replica < actors.size(); ++replica) {
       if (open.replicas_done.contains({section, ReplicaIndex(replica)})) continue;
       send_to(this, actors[replica], BoundaryOrder{end});
@@ -226,6 +226,9 @@ void Coordinator::step_done(const StepDone& message) {
   open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers};
   if (++open.replicas_done_of[message.section] == replicas_.at(message.section).size()) {
     open.sections_done.insert(message.section);
+    for (const Metric& metric : message.metrics) {
+      open.totals[message.section].add(0, metric.name, metric.sum, metric.weight);
+    }
     recorder_.section_ended(open, message.section);
   }
   if (open.replicas_done.size() == replicas_in_all_) close(key);

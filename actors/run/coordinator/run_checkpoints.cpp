@@ -31,7 +31,7 @@ Result<StepBoundary> RunCheckpoints::begin(const RunUnit& unit, std::map<Section
   if (!staging) return staging.error();
   open_[key_of(unit)] = {staging->string(), std::move(ahead), {}, 0};
   const bool shadow = unit.kind == RunUnit::Kind::shadow;
-  return StepBoundary{StepBoundary::Kind::snapshot, unit.step, Pass::train, staging->string(), true, shadow};
+  return StepBoundary{StepBoundary::Kind::snapshot, unit.step, Pass::train, staging->string(), 1, shadow};
 }
 
 void RunCheckpoints::add_part(const SnapshotWritten& written) {

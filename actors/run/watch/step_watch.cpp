@@ -14,7 +14,7 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
       busy_ms_(measured_.sections.size()),
       times_(measured_.tasks.size()),
       task_of_(graph.nodes().size()),
-      active_(graph.nodes().size()),
+      tokens_(graph.nodes().size()),
       left_(graph.nodes().size()) {
   for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
     const auto& [section, index] = planned_->tasks[task];
@@ -23,12 +23,12 @@ StepWatch::StepWatch(const SectionGraph& graph, StepPlanned planned)
     tasks[index] = task;
   }
   for (const MicroBatchPlan& batch : planned_->plan.micro_batches) {
-    active_[batch.section.value()] = true;
+    tokens_[batch.section.value()] = batch.step_tokens;
     if (task_of(batch.section, batch.index)) ++left_[batch.section.value()];
   }
   for (std::size_t task = 0; task < planned_->tasks.size(); ++task) {
-    if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].forward_ms = 0;  // trained already
-    if (!active_[planned_->tasks[task].first.value()]) measured_.tasks[task].backward_ms = 0;
+    if (active(planned_->tasks[task].first)) continue;
+    measured_.tasks[task].forward_ms = measured_.tasks[task].backward_ms = 0;  // trained already
   }
   for (WorkloadEdge& edge : measured_.edges) edge.transfer_ms = 0;  // the times are means: some transfers were shorter
   phases_ = PhaseCounts(graph, planned_->plan);
@@ -95,7 +95,7 @@ std::vector<MeasuredPass> StepWatch::measured() const {
 PassTimes StepWatch::times() const {
   PassTimes times(task_of_.size());
   for (std::size_t section = 0; section < task_of_.size(); ++section) {
-    if (!task_of_[section].empty() && !active_[section]) return {};
+    if (!task_of_[section].empty() && !active(SectionId(section))) return {};
     for (const std::size_t task : task_of_[section]) times[section].push_back(times_[task]);
   }
   return times;

@@ -39,7 +39,9 @@ class StepWatch {
   /// Returns whether the passes of all micro-batches of the section are done.
   [[nodiscard]] bool complete(SectionId section) const { return planned_ && left_.at(section.value()) == 0; }
   /// Returns whether the section has a micro-batch in the step.
-  [[nodiscard]] bool active(SectionId section) const { return active_.at(section.value()); }
+  [[nodiscard]] bool active(SectionId section) const { return tokens(section) > 0; }
+  /// Returns the section's tokens in the step; 0: it has no micro-batch.
+  [[nodiscard]] std::int64_t tokens(SectionId section) const { return tokens_.at(section.value()); }
   /// Returns the plan; null before the step was planned.
   [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }
 
@@ -56,7 +58,7 @@ class StepWatch {
   std::vector<double> busy_ms_;                    // by section of the workload
   std::vector<PassCost> times_;                    // by task
   std::vector<std::vector<std::size_t>> task_of_;  // by section and index of the micro-batch
-  std::vector<bool> active_;                       // by section
+  std::vector<std::int64_t> tokens_;               // by section
   std::vector<std::size_t> left_;                  // micro-batches whose passes are not done, by section
   PhaseCounts phases_;
   std::optional<Clock::time_point> begin_;

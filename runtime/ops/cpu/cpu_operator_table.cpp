@@ -374,6 +374,10 @@ void CpuOperatorTable::run(const AdamW& op) const {
   pointwise_.cast({op.value.data(), false}, {op.rounded.data(), true}, count);
 }
 
+void CpuOperatorTable::run(const StepCounts& op) const {
+  step_counts(op);
+}
+
 Pending<double> CpuOperatorTable::run(const SumOfSquares& op) const {
   return flat_kernels(isa_).sum_of_squares(op.values.data(), static_cast<std::int64_t>(op.values.size()));
 }

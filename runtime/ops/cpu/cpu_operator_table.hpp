@@ -63,6 +63,7 @@ class CpuOperatorTable final : public OperatorTable {
   Pending<LossSums> run(const DistillationLoss& op) const override;
   void run(const TopK& op) const override;
   void run(const AdamW& op) const override;
+  void run(const StepCounts& op) const override;
   Pending<double> run(const SumOfSquares& op) const override;
   void run(const AddInto& op) const override;
   void run(const Scale& op) const override;

@@ -319,6 +319,10 @@ void CudaOperatorTable::run(const AdamW& op) const {
   adamw(at(), {op.value.data(), op.gradient.data(), op.mean, op.variance, op.rounded.data(), count}, op.step);
 }
 
+void CudaOperatorTable::run(const StepCounts& op) const {
+  step_counts(at(), op);
+}
+
 Pending<double> CudaOperatorTable::run(const SumOfSquares& op) const {
   const auto sum = engines_->staging.figure<double>();
   sum_of_squares(at(), op.values.data(), static_cast<std::int64_t>(op.values.size()), sum.get(), false);

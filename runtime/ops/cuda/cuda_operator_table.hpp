@@ -98,6 +98,7 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   Pending<LossSums> run(const DistillationLoss& op) const override;
   void run(const TopK& op) const override;
   void run(const AdamW& op) const override;
+  void run(const StepCounts& op) const override;
   Pending<double> run(const SumOfSquares& op) const override;
   void run(const AddInto& op) const override;
   void run(const Scale& op) const override;

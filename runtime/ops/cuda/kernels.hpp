@@ -77,6 +77,7 @@ void copy_columns(const Launch& at, const CopyColumns& op);
 void route(const Launch& at, const Route& op);
 void route_backward(const Launch& at, const RouteBackward& op);
 void count_routes(const Launch& at, const CountRoutes& op);
+void step_counts(const Launch& at, const StepCounts& op);
 void sort_routes(const Launch& at, const SortRoutes& op);
 void grouped_linear(const Launch& at, const GroupedLinear& op);
 void grouped_linear_backward_input(const Launch& at, const GroupedLinearBackwardInput& op);

@@ -115,7 +115,7 @@ class ServedSectionTest : public ::testing::Test {
   static double end_step(SectionRunner& runner, std::uint64_t step) {
     runner.add_over_ranks();
     const double norm = std::sqrt(runner.gradient_sum_of_squares().get());
-    runner.step(StepId(step), norm).value_or_throw();
+    runner.step(StepId(step), norm, 1).value_or_throw();
     return norm;
   }
 

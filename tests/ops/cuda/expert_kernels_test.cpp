@@ -104,6 +104,23 @@ TEST_F(ExpertKernels, routes_of_samples_are_counted_as_on_the_cpu) {
   }
 }
 
+TEST_F(ExpertKernels, counts_step_values_as_on_the_cpu) {
+  for (const double rate : {0.0, 0.125}) {
+    constexpr std::int64_t experts = 37;
+    const OwnedTensor counts(DType::f32, Shape{experts}, random_ids(experts, 0, 9).values());
+    const OwnedTensor values = random(DType::f32, Shape{experts});
+    const Tensor device_values = upload(values), device_counts = upload(counts);
+    const auto step = [&](const Tensor& value, const Tensor& count) {
+      return StepCounts{value.span<float>(), count.span<float>(), 4, rate};
+    };
+    reference_.run(step(values, counts));
+    run([&] { step_counts(at_, step(device_values, device_counts)); });
+    EXPECT_EQ(download(device_values), values.values());
+    EXPECT_EQ(download(device_counts), counts.values());
+    EXPECT_EQ(counts.values(), Values(experts));
+  }
+}
+
 TEST_F(ExpertKernels, products_by_groups) {
   for (const DType dtype : both_types) {
     const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-2;

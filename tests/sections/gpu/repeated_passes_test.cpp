@@ -176,7 +176,7 @@ class ManyShapes {
       last.plan.pass = Pass::train;
       squares = runner_->gradient_sum_of_squares();
     });
-    devices_.first.run([&] { EXPECT_TRUE(runner_->step(step, std::sqrt(squares.get()))); });
+    devices_.first.run([&] { EXPECT_TRUE(runner_->step(step, std::sqrt(squares.get()), 1)); });
     for (const PassMetrics& pass : metrics) {
       for (const MetricSum& metric : pass.get()) losses.push_back(metric.sum);
     }

@@ -55,6 +55,13 @@ void count_routes(const CountRoutes& op) {
   }
 }
 
+void step_counts(const StepCounts& op) {
+  assert(op.counts.size() == op.value.size());
+  for (std::size_t i = 0; i < op.value.size(); ++i) {
+    op.value[i] = element::stepped_by_count(op.value[i], std::exchange(op.counts[i], 0.0F), op.mean, op.rate);
+  }
+}
+
 void sort_routes(ScratchPool& pool, const SortRoutes& op) {
   const std::span<const std::int32_t> chosen = op.experts.span<std::int32_t>();
   const std::span<std::int32_t> offsets = op.offsets.span<std::int32_t>();

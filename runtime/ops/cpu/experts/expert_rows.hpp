@@ -11,6 +11,7 @@ namespace maestro::cpu {
 void route(ScratchPool& pool, const Route& op);
 void route_backward(const RouteBackward& op);
 void count_routes(const CountRoutes& op);
+void step_counts(const StepCounts& op);
 void sort_routes(ScratchPool& pool, const SortRoutes& op);
 void combine_rows(const PointwiseKernels& kernels, ScratchPool& pool, const CombineRows& op);
 

@@ -34,6 +34,11 @@ void count_routes(const Launch& at, const CountRoutes& op) {
                            static_cast<int>(op.experts.columns()), static_cast<int>(op.counts.columns())});
 }
 
+void step_counts(const Launch& at, const StepCounts& op) {
+  launch_rows(at, "step_counts", static_cast<std::int64_t>(op.value.size()), 1,
+              SteppedByCounts{op.value.data(), op.counts.data(), op.mean, op.rate});
+}
+
 void sort_routes(const Launch& at, const SortRoutes& op) {
   const std::int64_t routes = op.experts.elements(), experts = op.offsets.elements() - 1;
   const auto* chosen = op.experts.data<std::int32_t>();

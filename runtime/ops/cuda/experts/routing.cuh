@@ -71,6 +71,19 @@ struct SampleCounts {
   }
 };
 
+/// Updates an expert, a row.
+struct SteppedByCounts {
+  float* values;  // (E)
+  float* counts;  // (E)
+  double mean;
+  double rate;
+
+  __device__ void operator()(std::int64_t expert, int) const {
+    values[expert] = element::stepped_by_count(values[expert], counts[expert], mean, rate);
+    counts[expert] = 0;
+  }
+};
+
 /// Counts the routes of an expert, a row, to offsets[expert + 1].
 struct CountedRoutes {
   const std::int32_t* experts;  // (R)

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Balanced loads of experts: the same counts, loads and biases on every layout, and after a resume."""
+
+import unittest
+
+from maestro_program import SystemTest, language_model
+from model_folders import tensors
+
+SHAPE = {"layers": 3, "experts": 4, "experts_per_token": 2, "expert_ffn": 16, "dense_layers": 1}
+FAMILIES = {
+    "batch": SHAPE | {"family": "qwen3_moe", "balance_weight": 0.1},
+    "bias": SHAPE | {"family": "lfm2_moe", "balance": "bias", "bias_rate": 0.02, "attention_layers": [0, 1, 2]},
+}
+LAYOUTS = {
+    "micro_batch": {"micro_batch": 1},
+    "replicas": {"replicas": 2},
+    "shared state": {"replicas": 2, "zero": True},
+    "tensor": {"tensor": 2},
+    "context": {"context": 2},
+    "stages": {"pipeline": 2},
+}
+
+
+class Experts(SystemTest):
+    def job(self, balance, section=None, **train):
+        job = language_model(**{"steps": 4, "validation_samples": 0, "out": "out", **train})
+        job["teacher"] |= {"micro_batch": 4, **FAMILIES[balance], **(section or {})}
+        return job
+
+    def counted(self, finished):
+        """Returns loads and biases of the run's last checkpoint, by name."""
+        folder = self.folder / finished.report["checkpoint"] / "teacher"
+        found = {}
+        for kind in ("optimizer", "model"):
+            for file in sorted(folder.glob(f"{kind}*.safetensors")):
+                found |= {name: value for name, value in tensors(folder, file.name).items()
+                          if name.startswith("loads.") or name.endswith("expert_bias")}
+        return found
+
+    def metrics(self, finished):
+        return {row["step"]: row for row in finished.report["steps"]}
+
+    def test_have_equal_loads_on_every_layout(self):  # ML-2
+        for balance in FAMILIES:
+            one = self.train(self.job(balance), "--fresh")
+            expected, counted = self.metrics(one), self.counted(one)
+            self.assertEqual(len(counted), 6 if balance == "bias" else 2, list(counted))
+            self.assertEqual(set(expected), {1, 2, 3, 4})
+            for row in expected.values():
+                self.assertGreater(row["load_max"], 1)
+                self.assertLessEqual(row["load_max"], 2)  # all tokens choose an expert
+                self.assertIn(row["load_idle"], [layers / 8 for layers in range(5)])
+            for name, layout in LAYOUTS.items():
+                with self.subTest(balance=balance, layout=name):
+                    found = self.train(self.job(balance, layout), "--fresh")
+                    self.assertEqual(self.counted(found), counted)
+                    for step, row in self.metrics(found).items():
+                        for figure in ("load_max", "load_idle"):
+                            self.assertEqual(row[figure], expected[step][figure], step)
+                        for figure in ("loss", "grad_norm", "balance"):
+                            if figure in expected[step]:
+                                self.assertAlmostEqual(row[figure], expected[step][figure], 4, (step, figure))
+
+    def test_go_on_after_a_resume_to_the_bit(self):
+        for balance in FAMILIES:
+            with self.subTest(balance):
+                job = self.job(balance, steps=6, checkpoint_every=3, keep_checkpoints=9)
+                whole = self.train(job, "--fresh")
+                counted = self.counted(whole)
+                resumed = self.train(job, "--resume", "out/checkpoints/step-00000003")
+                self.assertEqual(resumed.curve(), whole.curve(after=3))
+                self.assertEqual(self.counted(resumed), counted)
+                # A run of another balance has other state.
+                other = self.job(balance, {"balance": "none", "balance_weight": 0} if balance == "batch"
+                                 else {"balance": "sequence", "balance_weight": 0.1}, steps=6)
+                other["teacher"].pop("bias_rate", None)
+                changed = self.train(other, "--resume", "out/checkpoints/step-00000003")
+                self.assertEqual(set(self.metrics(changed)), {4, 5, 6})
+
+    def test_are_pulled_towards_equal_loads(self):
+        largest = {}
+        for name, section in (("none", {"balance": "none"}), ("bias", {"bias_rate": 0.05})):
+            job = self.job("bias", section, steps=40)
+            if name == "none":
+                job["teacher"].pop("bias_rate")
+                job["teacher"] |= {"balance": "sequence", "balance_weight": 0}
+            rows = self.metrics(self.train(job, "--fresh"))
+            largest[name] = sum(rows[step]["load_max"] for step in range(31, 41)) / 10
+        self.assertLess(largest["bias"], largest["none"])
+
+
+if __name__ == "__main__":
+    unittest.main()
