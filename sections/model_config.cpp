@@ -46,7 +46,8 @@ std::string text(const RotaryScaling& scaling) {
   std::ostringstream out;
   out << "kind " << static_cast<int>(scaling.kind) << ", factor " << scaling.factor << ", original " << scaling.original
       << ", low " << scaling.low << ", high " << scaling.high << ", beta " << scaling.beta_fast << " to "
-      << scaling.beta_slow << ", magnitude " << scaling.magnitude << ", truncate " << scaling.truncate;
+      << scaling.beta_slow << ", mscale_all_dim " << scaling.score_slope << ", magnitude " << scaling.magnitude
+      << ", truncate " << scaling.truncate;
   for (const double factor : scaling.factors) out << ' ' << factor;
   return out.str();
 }
@@ -85,7 +86,7 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   const auto more = [&](const char* key, auto member) { all.push_back(setting("", key, member)); };
   more("num_key_value_heads", &DecoderConfig::kv_heads);
   more("head_dim", &DecoderConfig::head_size);
-  more("attention_bias", &DecoderConfig::out_bias);
+  more("attention_bias", &DecoderConfig::qkv_bias);
   more("mlp_bias", &DecoderConfig::ffn_bias);
   more("tanh GELU in hidden_act", &DecoderConfig::gelu_gate);
   more("rope_theta", &DecoderConfig::rope_theta);
@@ -106,6 +107,14 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   delta("linear_num_value_heads", &DeltaShape::value_heads);
   delta("linear_key_head_dim", &DeltaShape::key_size);
   delta("linear_value_head_dim", &DeltaShape::value_size);
+  const auto latent = [&](const char* key, auto member) {
+    all.push_back({key, text(ours.latent.*member), text(stored.latent.*member)});
+  };
+  latent("kv_lora_rank", &LatentConfig::rank);
+  latent("q_lora_rank", &LatentConfig::query_rank);
+  latent("qk_rope_head_dim", &LatentConfig::rope_size);
+  latent("v_head_dim", &LatentConfig::value_size);
+  latent("rope_interleave", &LatentConfig::interleaved);
   const auto expert = [&](const char* key, auto member) {
     all.push_back({key, text(ours.experts.*member), text(stored.experts.*member)});
   };
@@ -124,6 +133,8 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   };
   router("norm_topk_prob", &RouteOptions::divided);
   router("routed_scaling_factor", &RouteOptions::scale);
+  router("n_group", &RouteOptions::groups);
+  router("topk_group", &RouteOptions::top_groups);
   return all;
 }
 

@@ -100,8 +100,10 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
                           options.norm.offset};
     x = head_norm(tape, x, norms, options.attention.shape, options.tensor_group);
   }
-  if (options.cache != nullptr) return cached_attention(tape, x, options.attention, layout, *options.cache);
-  return context_attention(tape, x, options.attention, layout, options.context_group);
+  const Var out = options.cache != nullptr
+                      ? cached_attention(tape, x, options.attention, layout, *options.cache)
+                      : context_attention(tape, x, options.attention, layout, options.context_group);
+  return weights.latent.given() ? value_columns(tape, out, options.latent) : out;
 }
 
 /// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
@@ -129,7 +131,8 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   const NormTerms& terms = options.norm;
   Var branch = branch_input(tape, x, weights.attention_norm, terms);
   branch = all_gather_rows(tape, branch, group, rows);
-  branch = linear(tape, branch, weights.qkv);
+  branch = weights.latent.given() ? latent_products(tape, branch, weights.latent, options.latent)
+                                  : linear(tape, branch, weights.qkv);
   branch = mixed(tape, std::move(branch), weights, options, layout);
   Var stream = x.sum;
   if (wanted.defined()) {
@@ -149,9 +152,11 @@ std::vector<Parameter*> product_matrices(const std::vector<BlockWeights>& layers
   std::vector<Parameter*> matrices;
   for (const BlockWeights& each : layers) {
     const ExpertWeights& experts = each.experts;
+    const LatentWeights& latent = each.latent;
     for (Parameter* matrix :
          {each.qkv.weight, each.attention_out.weight, each.ffn_in.weight, each.ffn_out.weight, experts.in, experts.out,
-          experts.shared_in.weight, experts.shared_out.weight, experts.shared_gate}) {
+          experts.shared_in.weight, experts.shared_out.weight, experts.shared_gate, latent.query_in.weight,
+          latent.query_out.weight, latent.key_in.weight, latent.key_out.weight}) {
       if (matrix != nullptr) matrices.push_back(matrix);
     }
   }

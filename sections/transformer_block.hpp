@@ -21,6 +21,7 @@
 
 #include "runtime/ops/delta_functions.hpp"
 #include "runtime/ops/parallel_functions.hpp"
+#include "sections/decoder/latent_attention.hpp"
 #include "sections/experts.hpp"
 #include "sections/parameter_builder.hpp"
 
@@ -32,6 +33,7 @@ namespace maestro {
 /// delta rule after the filter, qkv makes [q | k | v | z | b | a] (gated_delta.hpp).
 struct BlockWeights {
   Affine attention_norm, qkv, attention_out, ffn_norm, ffn_in, ffn_out;
+  LatentWeights latent;                  ///< products for latent attention, in place of qkv
   Affine filter;                         ///< the rank's channels of a convolution, (C, 1, w) and (C)
   DeltaWeights delta;                    ///< the rank's heads of a gated delta rule after the filter
   Parameter* delta_norm = nullptr;       ///< (dv): norm of each value head's result
@@ -53,6 +55,7 @@ struct BlockOptions {
   AttentionOptions attention;    ///< attention of the tensor rank's heads, which all its context ranks share
   ConvolutionShape convolution;  ///< form of a filter, if the layer has one
   DeltaShape delta;              ///< heads of the tensor rank's delta rule, if the layer has one
+  LatentShape latent;            ///< heads of the tensor rank's latent attention, if the layer has it
   bool output_gate = false;      ///< attention's first product also makes gates: [query | gate] by head, then keys
   NormTerms norm;
   bool whole_head_norms = false;         ///< query_norm and key_norm are over all heads rather than over each

@@ -2,6 +2,7 @@
 #include "runtime/model/decoder_config.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
@@ -47,6 +48,10 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
                        setting("kv_heads", kv_heads) + " does not divide " + setting("heads", config.heads) +
                            "; nearest that does: " + std::to_string(nearest_divisor(config.heads, kv_heads)));
   }
+  if (has_latent_attention(config.family) && kv_heads != config.heads) {
+    section.fail_among({"kv_heads", "family"}, "family \"" + std::string(name_of(config.family)) +
+                                                   "\" has keys for every head; leave kv_heads out");
+  }
   if (config.gpt2() && kv_heads != config.heads) {
     section.fail_among({"kv_heads", "family"},
                        "family \"gpt2\" lacks grouped-query attention; leave kv_heads out or set family = \"llama\"");
@@ -72,6 +77,17 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
                          "\" lacks sliding windows; leave window out or set family = \"mistral\"");
 }
 
+/// Returns the routers that a family's class has; config.json decides if there are several.
+std::vector<RouterKind> router_kinds(DecoderFamily family) {
+  using enum DecoderFamily;
+  if (family == mixtral || family == qwen3_5_moe_text) return {RouterKind::chosen};
+  if (family == lfm2_moe || family == glm4_moe || family == dots1 || family == deepseek_v3) {
+    return {RouterKind::sigmoid};
+  }
+  if (family == deepseek_v2) return {RouterKind::softmax};
+  return {RouterKind::softmax, RouterKind::chosen};
+}
+
 void check_experts(const JobTable& section, const DecoderConfig& config) {
   const ExpertConfig& experts = config.experts;
   const std::string family = "family \"" + std::string(name_of(config.family)) + "\"";
@@ -85,16 +101,13 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
     if (experts.count == 0 && section.has(key)) section.fail(key, "is without effect: the decoder lacks experts");
   }
   if (experts.count == 0) return;
-  const RouterKind kind = experts.router.kind;
-  const bool by_sigmoid = config.family == DecoderFamily::lfm2_moe;
-  const RouterKind fitting = by_sigmoid ? RouterKind::sigmoid : RouterKind::chosen;
-  if (section.has("router") && kind != fitting &&
-      (kind == RouterKind::sigmoid || by_sigmoid || config.family == DecoderFamily::mixtral)) {
+  const std::vector<RouterKind> kinds = router_kinds(config.family);
+  if (section.has("router") && std::ranges::count(kinds, experts.router.kind) == 0) {
     const auto quoted = [](RouterKind of) {
       return "\"" + std::string(router_kind_names[static_cast<std::size_t>(of)]) + "\"";
     };
-    section.fail_among({"router", "family"},
-                       family + " has no router " + quoted(kind) + "; set router = " + quoted(fitting));
+    section.fail_among({"router", "family"}, family + " has no router " + quoted(experts.router.kind) +
+                                                 "; set router = " + quoted(kinds.back()));
   }
   if (!has_dense_layers(config.family) && !experts.dense_layers.empty()) {
     section.fail_among({"dense_layers", "family"}, family + " has experts in every layer; leave dense_layers out");
@@ -111,11 +124,15 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
     section.fail_among({"experts_per_token", "experts"}, setting("experts_per_token", experts.per_token) +
                                                              " is above " + setting("experts", experts.count));
   }
-  if ((config.family == DecoderFamily::qwen2_moe) != (experts.shared_ffn > 0)) {
+  if (has_shared_expert(config.family) != (experts.shared_ffn > 0)) {
     section.fail_among({"shared_ffn", "family"},
                        experts.shared_ffn > 0
                            ? family + " lacks a shared expert; leave shared_ffn out or set family = \"qwen2_moe\""
                            : family + " has a shared expert; set shared_ffn to its columns");
+  }
+  if (counts_shared_experts(config.family) && (experts.ffn == 0 || experts.shared_ffn % experts.ffn != 0)) {
+    section.fail_among({"shared_ffn", "expert_ffn"}, setting("shared_ffn", experts.shared_ffn) +
+                                                         " is not a multiple of " + setting("expert_ffn", experts.ffn));
   }
 }
 
@@ -145,15 +162,18 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
                                       {"experts that each token passes through", "experts"});
   experts.ffn =
       section.integer("expert_ffn", experts.ffn, size_or_automatic, {"columns of an expert; 0: as ffn", "columns"});
-  experts.shared_ffn =
-      section.integer("shared_ffn", experts.shared_ffn, size_or_automatic,
-                      {"columns of the expert that every token passes through (qwen2_moe); 0: none", "columns"});
-  const std::int64_t dense =
-      section.integer("dense_layers", std::ssize(experts.dense_layers), {.min = 0, .max = most_layers},
-                      {"first layers with a dense network (qwen2_moe, qwen3_moe, lfm2_moe)", "layers"});
+  experts.shared_ffn = section.integer("shared_ffn", experts.shared_ffn, size_or_automatic,
+                                       {"columns of the expert that every token passes through (qwen2_moe, "
+                                        "qwen3_5_moe_text, glm4_moe, dots1, deepseek_v2, deepseek_v3); 0: none",
+                                        "columns"});
+  const std::int64_t dense = section.integer(
+      "dense_layers", std::ssize(experts.dense_layers), {.min = 0, .max = most_layers},
+      {"first layers with a dense network (qwen2_moe, qwen3_moe, lfm2_moe, glm4_moe, dots1, deepseek_v2, deepseek_v3)",
+       "layers"});
   experts.router.kind = section.choice("router", experts.router.kind, router_kind_names,
                                        {"how a token weighs its experts: by the softmax over all experts, or over the "
-                                        "chosen ones (mixtral; qwen2_moe and qwen3_moe have either); lfm2_moe: by "
+                                        "chosen ones (mixtral, qwen3_5_moe_text; qwen2_moe and qwen3_moe have either); "
+                                        "lfm2_moe, glm4_moe, dots1, deepseek_v3: by "
                                         "sigmoids"});
   read_balance(section, experts);
   experts.z_weight = section.number("z_weight", experts.z_weight, {.min = 0.0},
@@ -173,14 +193,14 @@ void alternate(DecoderConfig& config, std::int64_t interval, LayerMixer special,
 }
 
 /// Reads the layers with attention of a family that has other layers too. `fresh`: without them, every third (lfm2) or
-/// fourth (qwen3_5_text) has it.
+/// fourth (qwen3_5_text, qwen3_5_moe_text) has it.
 void read_mixers(const JobTable& section, DecoderConfig& config, bool fresh) {
-  const bool delta = config.family == DecoderFamily::qwen3_5_text, mixed = delta || has_convolutions(config.family);
+  const bool delta = has_delta_rules(config.family), mixed = delta || has_convolutions(config.family);
   const LayerMixer other{.kind = delta ? MixerKind::delta : MixerKind::convolution};
   const std::vector<std::int64_t> attention = section.integers(
       "attention_layers", {.min = 0, .max = most_layers - 1},
       {"the layers with attention, counted from 0, while all others have convolutions (lfm2, lfm2_moe) or gated delta "
-       "rules (qwen3_5_text); absent: every third (lfm2, lfm2_moe) or fourth (qwen3_5_text), or those of the weights"});
+       "rules (qwen3_5_text, qwen3_5_moe_text); absent: every third (lfm2, lfm2_moe) or fourth, or as in the weights"});
   const bool given = section.has("attention_layers");
   if (given && !mixed) {
     section.fail_among({"attention_layers", "family"}, "family \"" + std::string(name_of(config.family)) +
@@ -211,7 +231,7 @@ void read_delta(const JobTable& section, DecoderConfig& config) {
   DeltaShape& delta = config.delta;
   const auto read = [&](std::string_view key, std::int64_t& size, KeyHelp help) {
     size = section.integer(key, size, size_or_automatic, help);
-    if (config.family == DecoderFamily::qwen3_5_text || !section.has(key)) return;
+    if (has_delta_rules(config.family) || !section.has(key)) return;
     section.fail_among({key, "family"}, "family \"" + std::string(name_of(config.family)) +
                                             "\" lacks gated delta rules; leave " + std::string(key) +
                                             " out or set family = \"qwen3_5_text\"");
@@ -226,6 +246,27 @@ void read_delta(const JobTable& section, DecoderConfig& config) {
                                                                      " is not a multiple of " +
                                                                      setting("delta_key_heads", delta.key_heads));
   }
+}
+
+/// Reads the sizes of latent attention; `defaults` come from stored weights or are empty.
+void read_latent(const JobTable& section, DecoderConfig& config) {
+  LatentConfig& latent = config.latent;
+  const auto read = [&](std::string_view key, std::int64_t& size, KeyHelp help) {
+    size = section.integer(key, size, size_or_automatic, help);
+    if (has_latent_attention(config.family) || !section.has(key)) return;
+    section.fail_among({key, "family"}, "family \"" + std::string(name_of(config.family)) +
+                                            "\" lacks latent attention; leave " + std::string(key) +
+                                            " out or set family = \"deepseek_v3\"");
+  };
+  read("key_latent", latent.rank,
+       {"deepseek_v2, deepseek_v3: columns of the latent that all keys and values are made of; 0: four times the "
+        "columns of a head that do not turn",
+        "columns"});
+  read("query_latent", latent.query_rank,
+       {"deepseek_v2, deepseek_v3: columns of the latent that all queries are made of; 0: none", "columns"});
+  read("rope_size", latent.rope_size, {"deepseek_v2, deepseek_v3: columns of a head that turn; 0: a third", "columns"});
+  read("value_size", latent.value_size,
+       {"deepseek_v2, deepseek_v3: columns of a value; 0: as many as do not turn in a head", "columns"});
 }
 
 void make_gemma(DecoderConfig& config) {
@@ -250,12 +291,44 @@ std::optional<DecoderFamily> family_of(std::string_view name) {
 
 bool has_dense_layers(DecoderFamily family) {
   using enum DecoderFamily;
-  return !has_experts(family) || family == qwen2_moe || family == qwen3_moe || family == lfm2_moe;
+  return !has_experts(family) || family == qwen2_moe || family == qwen3_moe || family == lfm2_moe ||
+         counts_shared_experts(family);
 }
 
 bool has_experts(DecoderFamily family) {
   using enum DecoderFamily;
-  return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral || family == lfm2_moe;
+  return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral || family == lfm2_moe ||
+         family == qwen3_5_moe_text || counts_shared_experts(family);
+}
+
+bool has_delta_rules(DecoderFamily family) {
+  return family == DecoderFamily::qwen3_5_text || family == DecoderFamily::qwen3_5_moe_text;
+}
+
+bool has_shared_expert(DecoderFamily family) {
+  return family == DecoderFamily::qwen2_moe || family == DecoderFamily::qwen3_5_moe_text ||
+         counts_shared_experts(family);
+}
+
+bool counts_shared_experts(DecoderFamily family) {
+  return family == DecoderFamily::glm4_moe || family == DecoderFamily::dots1 || has_latent_attention(family);
+}
+
+bool has_latent_attention(DecoderFamily family) {
+  return family == DecoderFamily::deepseek_v2 || family == DecoderFamily::deepseek_v3;
+}
+
+double yarn_growth(double factor, double slope) {
+  return factor <= 1 ? 1.0 : 0.1 * slope * std::log(factor) + 1.0;
+}
+
+bool is_further_layer(const DecoderConfig& config, std::string_view name) {
+  constexpr std::string_view layers = "model.layers.";
+  if (!counts_shared_experts(config.family)) return false;
+  if (name.starts_with("mtp.")) return true;
+  std::int64_t layer = -1;
+  if (name.starts_with(layers)) std::from_chars(name.data() + layers.size(), name.data() + name.size(), layer);
+  return layer >= config.layers;
 }
 
 bool has_convolutions(DecoderFamily family) {
@@ -265,6 +338,7 @@ bool has_convolutions(DecoderFamily family) {
 ExpertNames expert_names(DecoderFamily family) {
   if (family == DecoderFamily::mixtral) return {"block_sparse_moe", "w1", "w3", "w2", "mlp", ""};
   if (family == DecoderFamily::lfm2_moe) return {"feed_forward", "w1", "w3", "w2", "feed_forward", "expert_bias"};
+  if (counts_shared_experts(family)) return {.bias = "gate.e_score_correction_bias", .shared = "shared_experts"};
   return {};
 }
 
@@ -302,19 +376,23 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.lfm2_names = true;
     if (config.conv_width == 0) config.conv_width = 3;
   }
-  if (family == qwen3_5_text) {
+  if (has_delta_rules(family)) {
     config.qk_norm = QkNorm::head;
     config.norm_offset = 1;
     config.output_gate = true;
     config.rope_share = 0.25;
     if (config.conv_width == 0) config.conv_width = 4;
   }
-  if (family == mixtral) config.experts.router.kind = RouterKind::chosen;
-  config.experts.shared_gate = family == qwen2_moe;
-  if (family == lfm2_moe) {
-    config.experts.router = {.kind = RouterKind::sigmoid, .divided = true, .divisor_addend = 1e-6};
-    config.experts.score_bias = true;
+  ExpertConfig& experts = config.experts;
+  experts.shared_gate = has_shared_expert(family) && !counts_shared_experts(family);
+  if (has_experts(family) && router_kinds(family).size() == 1) experts.router.kind = router_kinds(family).front();
+  if (has_experts(family) && experts.router.kind == RouterKind::sigmoid) {
+    experts.router.divided = experts.score_bias = true;
+    if (family == lfm2_moe) experts.router.divisor_addend = 1e-6;
   }
+  if (family == glm4_moe) config.rope_share = 0.5;
+  if (family == dots1) config.qk_norm = QkNorm::head;
+  if (has_latent_attention(family)) config.latent.interleaved = true;
   return config;
 }
 
@@ -355,6 +433,7 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   check_window(section, out);
   read_experts(section, out);
   read_delta(section, out);
+  read_latent(section, out);
   return out;
 }
 

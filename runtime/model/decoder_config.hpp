@@ -36,13 +36,19 @@ enum class DecoderFamily : std::uint8_t {
   qwen3_moe,
   mixtral,
   lfm2_moe,
-  qwen3_5_text
+  qwen3_5_text,
+  qwen3_5_moe_text,
+  glm4_moe,
+  dots1,
+  deepseek_v2,
+  deepseek_v3
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 18> decoder_family_names{
-    "gpt2",  "llama",   "mistral", "qwen2", "qwen3",     "phi3",      "gemma",   "gemma2",   "gemma3_text",
-    "olmo2", "smollm3", "lfm2",    "olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_text"};
+inline constexpr std::array<std::string_view, 23> decoder_family_names{
+    "gpt2",        "llama",        "mistral",          "qwen2",    "qwen3", "phi3",        "gemma",      "gemma2",
+    "gemma3_text", "olmo2",        "smollm3",          "lfm2",     "olmoe", "qwen2_moe",   "qwen3_moe",  "mixtral",
+    "lfm2_moe",    "qwen3_5_text", "qwen3_5_moe_text", "glm4_moe", "dots1", "deepseek_v2", "deepseek_v3"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -69,8 +75,23 @@ struct RotaryScaling {
   double beta_slow = 1;
   bool truncate = true;         ///< yarn: the ramp's ends are rounded to column pairs
   double magnitude = 1;         ///< factor of cosines and sines: yarn, longrope
+  double score_slope = 0;       ///< yarn: scores grow by yarn_growth(factor, score_slope)^2; 0: they do not
   std::vector<double> factors;  ///< divisors for each column pair: longrope
   bool operator==(const RotaryScaling&) const = default;
+};
+
+/// Returns the growth of the attention's temperature with the length (YaRN, Peng et al. 2023, eq. 22).
+[[nodiscard]] double yarn_growth(double factor, double slope);
+
+/// Latent attention (DeepSeek-V2, 2024, section 2.1); a head's queries and keys have DecoderConfig::head_size columns.
+struct LatentConfig {
+  std::int64_t rank = 0;        ///< columns of the keys' and values' latent; 0: attention is another
+  std::int64_t query_rank = 0;  ///< columns of the queries' latent; 0: queries are products with the stream
+  std::int64_t rope_size = 0;   ///< columns of a query or key that turn, the last ones
+  std::int64_t value_size = 0;  ///< columns of a value
+  bool interleaved = false;     ///< columns next to each other turn together
+  [[nodiscard]] bool given() const { return rank > 0; }
+  bool operator==(const LatentConfig&) const = default;
 };
 
 enum class MixerKind : std::uint8_t {
@@ -147,12 +168,20 @@ struct DecoderConfig {
   bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
   ExpertConfig experts;
   DeltaShape delta;          ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
+  LatentConfig latent;       ///< latents in all layers; sizes of 0 follow from head_size (resolved())
   bool output_gate = false;  ///< attention's result is times sigmoid(gate), which q_proj computes next to the queries
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }
   /// Returns the columns of all query heads; needs a resolved shape, as key_columns().
   [[nodiscard]] std::int64_t query_columns() const { return heads * head_size; }
   [[nodiscard]] std::int64_t key_columns() const { return kv_heads * head_size; }
+  /// Returns the columns of attention's result.
+  [[nodiscard]] std::int64_t result_columns() const { return heads * (latent.given() ? latent.value_size : head_size); }
+  /// Returns the columns of a head that turn by its position.
+  [[nodiscard]] std::int64_t rotated_columns() const {
+    if (latent.given()) return latent.rope_size;
+    return static_cast<std::int64_t>(static_cast<double>(head_size) * rope_share);
+  }
   /// Returns whether positions in samples with images need marks (Corpus::read_marks()).
   [[nodiscard]] bool needs_marks() const { return !rope_sections.empty() || image_mask != ImageMask::causal; }
   /// Returns the columns of a mixer's first product in layers with a gated delta rule: q, k, v, z, b and a.
@@ -171,14 +200,24 @@ struct DecoderConfig {
 [[nodiscard]] bool has_experts(DecoderFamily family);
 /// Returns whether a family's layers may have convolutions.
 [[nodiscard]] bool has_convolutions(DecoderFamily family);
+/// Returns whether a family's layers may have gated delta rules.
+[[nodiscard]] bool has_delta_rules(DecoderFamily family);
+/// Returns whether a family's attention is latent.
+[[nodiscard]] bool has_latent_attention(DecoderFamily family);
+/// Returns whether every token also passes through a shared expert in the family's layers.
+[[nodiscard]] bool has_shared_expert(DecoderFamily family);
+/// Returns whether a shared expert has the columns of several experts, whose number config.json states.
+[[nodiscard]] bool counts_shared_experts(DecoderFamily family);
 /// Returns whether a layer of the family may have a dense feed-forward network.
 [[nodiscard]] bool has_dense_layers(DecoderFamily family);
 /// Returns the names of its expert layers.
 [[nodiscard]] ExpertNames expert_names(DecoderFamily family);
 
-/// Sets `family` and the fields that it determines. Without `mixers`, all layers of lfm2, lfm2_moe and qwen3_5_text
-/// have attention.
+/// Sets `family` and the fields that it determines. Without `mixers`, all layers have attention.
 [[nodiscard]] DecoderConfig with_family(DecoderConfig config, DecoderFamily family);
+
+/// Returns whether a stored name is of layers after the last, which predict further tokens and are passed over.
+[[nodiscard]] bool is_further_layer(const DecoderConfig& config, std::string_view name);
 
 /// Sets mixers, which is empty if all `layers` are equal, rotary attention, and sets window to 0 if none is windowed.
 void set_mixers(DecoderConfig& config, std::vector<LayerMixer> layers);

@@ -49,7 +49,8 @@ struct ExpertConfig {
 
 /// Names of a family's expert layers: "model.layers.0.mlp.experts.5.gate_proj.weight" is block.experts.I.gate.weight.
 /// Next to this form, the hub's, folders may have one tensor for all experts: fused_block.experts.gate_up_proj (E, 2 F,
-/// C) and fused_block.experts.down_proj (E, C, F). The bias of scores is block.bias.
+/// C) and fused_block.experts.down_proj (E, C, F). The bias of scores is block.bias, and block.shared the expert that
+/// every token passes through.
 struct ExpertNames {
   std::string_view block = "mlp";
   std::string_view gate = "gate_proj";
@@ -57,6 +58,7 @@ struct ExpertNames {
   std::string_view down = "down_proj";
   std::string_view fused_block = "mlp";
   std::string_view bias = "";
+  std::string_view shared = "shared_expert";
 };
 
 }  // namespace maestro

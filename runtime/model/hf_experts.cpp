@@ -2,23 +2,32 @@
 #include "runtime/model/hf_experts.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace maestro {
 
 namespace {
 
-/// Keys of a family's configuration class, with its defaults.
+/// Keys of a family's configuration class, with its defaults; a key without a default must be present.
 struct ExpertForm {
   DecoderFamily family;
   const char* count;  ///< key for the number of experts
   const char* alias;  ///< another name of it
-  std::int64_t experts;
-  std::int64_t per_token;
-  std::int64_t ffn = 0;          ///< moe_intermediate_size; 0: an expert has intermediate_size columns
-  std::int64_t shared_ffn = 0;   ///< shared_expert_intermediate_size; 0: none
-  bool normed = true;            ///< the class has norm_topk_prob
-  bool dense = false;            ///< the class has layers with dense networks: mlp_only_layers
-  std::int64_t first_dense = 0;  ///< num_dense_layers; 0: the class lacks the key, and a bias of scores
+  std::optional<std::int64_t> experts{};
+  std::optional<std::int64_t> per_token{};
+  std::int64_t ffn = 0;                          ///< moe_intermediate_size; 0: an expert has intermediate_size columns
+  std::int64_t shared_ffn = 0;                   ///< shared_expert_intermediate_size; 0: the class lacks the key
+  std::optional<std::int64_t> shared_experts{};  ///< n_shared_experts, in families that count them
+  RouterKind kind = RouterKind::softmax;         ///< softmax: norm_topk_prob chooses between softmax and chosen
+  bool divided = false;                          ///< norm_topk_prob if absent, for kind sigmoid
+  bool dense = false;                            ///< the class has layers with dense networks: mlp_only_layers
+  const char* first_dense = nullptr;             ///< key for the number of first layers with dense networks
+  std::int64_t dense_layers = 0;
+  std::optional<double> scale{};         ///< routed_scaling_factor; none: the class lacks the key
+  const char* bias = nullptr;            ///< key for a bias of scores; null: sigmoids always have it
+  std::optional<std::int64_t> groups{};  ///< n_group; none: the class lacks the key
+  std::int64_t top_groups = 1;           ///< topk_group
+  bool limited = false;                  ///< topk_method decides whether groups count, and norm_topk_prob does not
 };
 
 constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
@@ -46,21 +55,79 @@ constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
                                  .alias = "num_experts",
                                  .experts = 8,
                                  .per_token = 2,
-                                 .normed = false},
+                                 .kind = RouterKind::chosen},
                                 {.family = DecoderFamily::lfm2_moe,
                                  .count = "num_experts",
                                  .alias = "num_local_experts",
                                  .experts = 32,
                                  .per_token = 4,
                                  .ffn = 1792,
-                                 .first_dense = 2}};
+                                 .kind = RouterKind::sigmoid,
+                                 .divided = true,
+                                 .first_dense = "num_dense_layers",
+                                 .dense_layers = 2,
+                                 .scale = 1,
+                                 .bias = "use_expert_bias"},
+                                {.family = DecoderFamily::qwen3_5_moe_text,
+                                 .count = "num_experts",
+                                 .alias = "num_local_experts",
+                                 .experts = 256,
+                                 .per_token = 8,
+                                 .ffn = 512,
+                                 .shared_ffn = 512,
+                                 .kind = RouterKind::chosen},
+                                {.family = DecoderFamily::glm4_moe,
+                                 .count = "n_routed_experts",
+                                 .alias = "num_local_experts",
+                                 .experts = 128,
+                                 .per_token = 8,
+                                 .ffn = 1408,
+                                 .shared_experts = 1,
+                                 .kind = RouterKind::sigmoid,
+                                 .divided = true,
+                                 .first_dense = "first_k_dense_replace",
+                                 .dense_layers = 1,
+                                 .scale = 1,
+                                 .groups = 1},
+                                {.family = DecoderFamily::dots1,
+                                 .count = "n_routed_experts",
+                                 .alias = "num_local_experts",
+                                 .ffn = 1408,
+                                 .kind = RouterKind::sigmoid,
+                                 .first_dense = "first_k_dense_replace",
+                                 .scale = 1,
+                                 .groups = 1},
+                                {.family = DecoderFamily::deepseek_v2,
+                                 .count = "n_routed_experts",
+                                 .alias = "num_experts",
+                                 .experts = 64,
+                                 .ffn = 1407,
+                                 .shared_experts = 2,
+                                 .first_dense = "first_k_dense_replace",
+                                 .scale = 1,
+                                 .groups = 1,
+                                 .limited = true},
+                                {.family = DecoderFamily::deepseek_v3,
+                                 .count = "n_routed_experts",
+                                 .alias = "num_local_experts",
+                                 .experts = 256,
+                                 .per_token = 8,
+                                 .ffn = 2048,
+                                 .shared_experts = 1,
+                                 .kind = RouterKind::sigmoid,
+                                 .divided = true,
+                                 .first_dense = "first_k_dense_replace",
+                                 .dense_layers = 3,
+                                 .scale = 2.5,
+                                 .groups = 8,
+                                 .top_groups = 4}};
 
 const ExpertForm& form_of(DecoderFamily family) {
   return *std::ranges::find(forms, family, &ExpertForm::family);
 }
 
 std::int64_t read_count(const HfKeys& keys, const ExpertForm& form) {
-  if (!keys.find(form.count) && !keys.find(form.alias)) return form.experts;
+  if (!keys.find(form.count) && !keys.find(form.alias)) return keys.size(form.count, form.experts);
   return keys.find(form.count) ? keys.aliased_size(form.count, form.alias) : keys.size(form.alias);
 }
 
@@ -82,14 +149,75 @@ std::vector<std::int64_t> read_dense_layers(const HfKeys& keys, const DecoderCon
   return layers;
 }
 
-/// Reads LFM2's router and its first layers, which are dense.
-void read_sigmoid_router(const HfKeys& keys, const ExpertForm& form, DecoderConfig& config) {
-  ExpertConfig& experts = config.experts;
-  experts.router.divided = keys.flag("norm_topk_prob", true);
-  experts.router.scale = keys.positive("routed_scaling_factor", 1);
-  experts.score_bias = keys.flag("use_expert_bias", true);
-  const std::int64_t dense = keys.size("num_dense_layers", form.first_dense, 0);
-  for (std::int64_t layer = 0; layer < std::min(dense, config.layers); ++layer) experts.dense_layers.push_back(layer);
+/// Reads which groups of experts are open to choice.
+void read_groups(const HfKeys& keys, const ExpertForm& form, ExpertConfig& experts) {
+  RouteOptions& router = experts.router;
+  if (form.limited) keys.require_text("topk_method", "greedy", {"greedy", "group_limited_greedy"});
+  const bool limited = !form.limited || keys.find("topk_method").text("") == "group_limited_greedy";
+  router.groups = keys.size("n_group", form.limited && limited ? std::nullopt : form.groups, 1, 32);
+  router.top_groups = keys.size("topk_group", form.top_groups, 1, router.groups);
+  if (!limited) router.groups = router.top_groups = 1;  // the class does not read them
+  const std::int64_t size = experts.count / router.groups, least = router.kind == RouterKind::sigmoid ? 2 : 1;
+  if (experts.count % router.groups != 0 || (router.groups > 1 && size < least)) {
+    keys.fail("n_group", std::to_string(router.groups) + " does not cut " + form.count + " = " +
+                             std::to_string(experts.count) + " in groups of " + std::to_string(least) + " or more");
+  }
+  if (experts.per_token > size * router.top_groups) {
+    keys.fail("topk_group", std::to_string(router.top_groups) + " groups have fewer than num_experts_per_tok = " +
+                                std::to_string(experts.per_token) + " experts");
+  }
+}
+
+/// Reads keys of files by DeepSeek, and families after it, which the classes do not read.
+void read_deepseek_keys(const HfKeys& keys, const ExpertForm& form) {
+  if (form.kind == RouterKind::sigmoid) {
+    keys.require_text("scoring_func", "sigmoid", {"sigmoid", "noaux_tc"});
+    keys.require_text("topk_method", "noaux_tc", {"noaux_tc"});
+  } else {
+    keys.require_text("scoring_func", "softmax", {"softmax"});
+  }
+  if (keys.size("moe_layer_freq", 1) != 1) keys.find("moe_layer_freq").refuse("is not supported; only 1 is");
+  // Of training, and of layers that predict further tokens, which are not read.
+  for (const char* key : {"aux_loss_alpha", "seq_aux", "ep_size", "num_nextn_predict_layers", "num_mtp_layers"}) {
+    (void)keys.find(key);
+  }
+}
+
+/// Reads how experts are chosen and weighed.
+void read_router(const HfKeys& keys, const ExpertForm& form, ExpertConfig& experts) {
+  experts.router.kind = form.kind;
+  if (form.kind == RouterKind::sigmoid) {
+    experts.router.divided = keys.flag("norm_topk_prob", form.divided);
+    experts.score_bias = form.bias == nullptr || keys.flag(form.bias, true);
+  } else if (form.kind == RouterKind::chosen) {
+    keys.require_flag("norm_topk_prob", true);
+  } else if (form.limited) {
+    if (keys.flag("norm_topk_prob", false)) {
+      keys.find("norm_topk_prob")
+          .refuse("is not applied by transformers, but by the model's own code; set it to false");
+    }
+  } else if (keys.flag("norm_topk_prob", false)) {
+    experts.router.kind = RouterKind::chosen;
+  }
+  if (form.scale) experts.router.scale = keys.positive("routed_scaling_factor", *form.scale);
+  if (!form.groups) return;
+  read_groups(keys, form, experts);
+  read_deepseek_keys(keys, form);
+}
+
+/// Reads which layers have dense networks.
+void read_dense(const HfKeys& keys, const ExpertForm& form, DecoderConfig& config) {
+  std::vector<std::int64_t>& dense = config.experts.dense_layers;
+  if (form.first_dense != nullptr) {
+    const std::int64_t first = keys.size(form.first_dense, form.dense_layers, 0);
+    for (std::int64_t layer = 0; layer < std::min(first, config.layers); ++layer) dense.push_back(layer);
+  }
+  if (form.dense) dense = read_dense_layers(keys, config);
+  if (std::ssize(dense) < config.layers) return;
+  keys.fail(form.first_dense != nullptr    ? form.first_dense
+            : keys.find("mlp_only_layers") ? "mlp_only_layers"
+                                           : "decoder_sparse_step",
+            "leaves no layer with experts; use the model_type without \"_moe\"");
 }
 
 }  // namespace
@@ -104,24 +232,17 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
               std::to_string(experts.per_token) + " is above " + form.count + " = " + std::to_string(experts.count));
   }
   experts.ffn = form.ffn == 0 ? config.ffn : keys.size("moe_intermediate_size", form.ffn);
+  if (!has_dense_layers(config.family)) config.ffn = experts.ffn;
   if (form.shared_ffn > 0) {
     experts.shared_ffn = keys.size("shared_expert_intermediate_size", form.shared_ffn);
   } else {
     keys.require_absent("shared_expert_intermediate_size");
   }
-  if (form.first_dense > 0) {
-    read_sigmoid_router(keys, form, config);
-  } else {
-    const bool over_chosen = !form.normed || keys.flag("norm_topk_prob", false);
-    experts.router.kind = over_chosen ? RouterKind::chosen : RouterKind::softmax;
+  if (counts_shared_experts(config.family)) {
+    experts.shared_ffn = experts.ffn * keys.size("n_shared_experts", form.shared_experts, 1, experts.count);
   }
-  if (form.dense) experts.dense_layers = read_dense_layers(keys, config);
-  if (std::ssize(experts.dense_layers) == config.layers) {
-    keys.fail(form.first_dense > 0           ? "num_dense_layers"
-              : keys.find("mlp_only_layers") ? "mlp_only_layers"
-                                             : "decoder_sparse_step",
-              "leaves no layer with experts; use the model_type without \"_moe\"");
-  }
+  read_router(keys, form, experts);
+  read_dense(keys, form, config);
   keys.require_absent("clip_qkv");
   if (const JsonValue jitter = keys.find("router_jitter_noise"); jitter && jitter.json() != 0) {
     jitter.refuse("is not supported; only 0 is");
@@ -137,18 +258,25 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
 void write_hf_experts(const DecoderConfig& config, nlohmann::ordered_json& out) {
   const ExpertForm& form = form_of(config.family);
   const ExpertConfig& experts = config.experts;
+  const RouteOptions& router = experts.router;
   out[form.count] = experts.count;
   out["num_experts_per_tok"] = experts.per_token;
   if (form.ffn > 0) out["moe_intermediate_size"] = experts.ffn;
   if (form.shared_ffn > 0) out["shared_expert_intermediate_size"] = experts.shared_ffn;
-  if (form.first_dense > 0) {
-    out["norm_topk_prob"] = experts.router.divided;
-    out["routed_scaling_factor"] = experts.router.scale;
-    out["use_expert_bias"] = experts.score_bias;
-    out["num_dense_layers"] = experts.dense_layers.size();
-  } else if (form.normed) {
-    out["norm_topk_prob"] = experts.router.kind == RouterKind::chosen;
+  if (counts_shared_experts(config.family)) out["n_shared_experts"] = experts.shared_ffn / experts.ffn;
+  if (form.kind == RouterKind::sigmoid) {
+    out["norm_topk_prob"] = router.divided;
+  } else if (form.kind == RouterKind::softmax) {
+    out["norm_topk_prob"] = router.kind == RouterKind::chosen;
   }
+  if (form.scale) out["routed_scaling_factor"] = router.scale;
+  if (form.bias != nullptr) out[form.bias] = experts.score_bias;
+  if (form.limited) out["topk_method"] = router.groups > 1 ? "group_limited_greedy" : "greedy";
+  if (form.groups) {
+    out["n_group"] = router.groups;
+    out["topk_group"] = router.top_groups;
+  }
+  if (form.first_dense != nullptr) out[form.first_dense] = experts.dense_layers.size();
   if (form.dense) {
     out["decoder_sparse_step"] = 1;
     out["mlp_only_layers"] = experts.dense_layers;

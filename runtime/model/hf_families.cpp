@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/model/hf_experts.hpp"
+#include "runtime/model/hf_latent.hpp"
 
 namespace maestro {
 
@@ -24,11 +25,12 @@ struct Family {
   std::int64_t head_size = 0;  ///< 0: width / heads
   std::int64_t kv_heads = 0;   ///< 0: as many as heads
   bool tied = false;
-  bool attention_bias = false;  ///< the class has this key, for q, k, v and output
-  bool ffn_bias = false;        ///< the class has mlp_bias
-  bool score_cap = false;       ///< the class applies attn_logit_softcapping
-  bool gelu = false;            ///< the gate is a GELU if the key of the activation is absent
-  bool gelu_is_tanh = false;    ///< "gelu" names the approximation by tanh, too
+  bool attention_bias = false;       ///< the class has this key, for q, k, v and output
+  bool bias_without_output = false;  ///< attention_bias is for q, k and v only
+  bool ffn_bias = false;             ///< the class has mlp_bias
+  bool score_cap = false;            ///< the class applies attn_logit_softcapping
+  bool gelu = false;                 ///< the gate is a GELU if the key of the activation is absent
+  bool gelu_is_tanh = false;         ///< "gelu" names the approximation by tanh, too
   /// Key that names the gate's activation; null: the class lacks it and always applies SiLU.
   const char* activation = "hidden_act";
   const char* epsilon = "rms_norm_eps";  ///< key of the norms' epsilon
@@ -130,7 +132,33 @@ constexpr Family families[] = {
      .kv_heads = 4,
      .attention_bias = true,
      .activation = nullptr,
-     .rotary = {.partial = true, .share = 0.25, .axes = true}}};
+     .rotary = {.partial = true, .share = 0.25, .axes = true}},
+    {.family = DecoderFamily::qwen3_5_moe_text,
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .positions = 32768,
+     .head_size = 256,
+     .kv_heads = 2,
+     .attention_bias = true,
+     .activation = nullptr,
+     .rotary = {.partial = true, .share = 0.25, .axes = true}},
+    {.family = DecoderFamily::glm4_moe,
+     .architecture = "Glm4MoeForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 131072,
+     .kv_heads = 8,
+     .attention_bias = true,
+     .bias_without_output = true,
+     .rotary = {.partial = true, .share = 0.5}},
+    {.family = DecoderFamily::dots1, .architecture = "Dots1ForCausalLM", .kv_heads = 32, .attention_bias = true},
+    {.family = DecoderFamily::deepseek_v2,
+     .architecture = "DeepseekV2ForCausalLM",
+     .attention_bias = true,
+     .rotary = {.scores = true}},
+    {.family = DecoderFamily::deepseek_v3,
+     .architecture = "DeepseekV3ForCausalLM",
+     .positions = 4096,
+     .attention_bias = true,
+     .rotary = {.scores = true}}};
 
 const Family& defaults_of(DecoderFamily family) {
   return *std::ranges::find(families, family, &Family::family);
@@ -221,6 +249,13 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
     config.window = keys.flag("use_sliding_window", false) ? window : 0;
     const std::int64_t first = keys.size("max_window_layers", 28, 0);
     read_layer_types(keys, config, [&](std::int64_t i) { return config.window > 0 && i >= first; });
+  } else if (config.family == dots1) {
+    config.window = keys.size("sliding_window", absent);
+    const std::int64_t first = keys.size("max_window_layers", 62, 0);
+    read_layer_types(keys, config, [&](std::int64_t i) { return i >= first; });
+    if (!keys.flag("use_sliding_window", true) && config.window > 0) {
+      keys.find("use_sliding_window").refuse(not_applied_by("Dots1ForCausalLM") + "; set sliding_window to null");
+    }
   } else if (is_windowed_gemma(config)) {
     config.window = keys.size("sliding_window", absent);
     const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
@@ -279,6 +314,14 @@ std::int64_t read_lfm2_ffn(const Keys& keys) {
   }
   const auto columns = static_cast<std::int64_t>(scaled);
   return null ? columns : (columns + multiple - 1) / multiple * multiple;
+}
+
+/// Returns the columns of dense networks; 0: no layer has one, and experts have their own key.
+std::int64_t read_ffn(const Keys& keys, DecoderFamily family) {
+  if (family == DecoderFamily::lfm2) return read_lfm2_ffn(keys);
+  // Files may have the key of Qwen3.5's dense models, which the class lacks.
+  if (family == DecoderFamily::qwen3_5_moe_text) return keys.size("intermediate_size", 0);
+  return keys.size("intermediate_size");
 }
 
 /// Reads the kinds of LFM2's layers: layer_types, or the numbers of the layers with attention.
@@ -432,21 +475,27 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   config.heads = keys.size("num_attention_heads");
   const bool null = keys.has("num_key_value_heads");
   config.kv_heads = keys.size("num_key_value_heads", family.kv_heads == 0 || null ? config.heads : family.kv_heads);
-  config.ffn = name == DecoderFamily::lfm2 ? read_lfm2_ffn(keys) : keys.size("intermediate_size");
+  config.ffn = read_ffn(keys, name);
   config.positions = keys.size("max_position_embeddings", family.positions);
   config.tied = read_tied(keys, family);
   config.norm_epsilon = keys.positive(family.epsilon, family.norm_epsilon);
   config = with_family(config, name);
-  config.head_size = read_head_size(keys, config, family);
+  if (has_latent_attention(name)) {
+    read_hf_latent(keys, config, family.architecture);
+  } else {
+    config.head_size = read_head_size(keys, config, family);
+  }
   check_heads(keys, config);
   config.gelu_gate = read_gelu_gate(keys, family);
   if (!family.ffn_bias) keys.require_flag("mlp_bias", false);
   config.ffn_bias = keys.flag("mlp_bias", false);
   if (family.attention_bias) {
-    config.qkv_bias = config.out_bias = keys.flag("attention_bias", false);
+    config.qkv_bias = keys.flag("attention_bias", false);
+    config.out_bias = config.qkv_bias && !family.bias_without_output;
   } else {
     keys.require_flag("attention_bias", config.qkv_bias);
   }
+  if (name == DecoderFamily::glm4_moe && keys.flag("use_qk_norm", false)) config.qk_norm = QkNorm::head;
   if (name == DecoderFamily::qwen2_moe) config.qkv_bias = keys.flag("qkv_bias", true);
   if (has_experts(name)) read_hf_experts(keys, config);
   if (name == DecoderFamily::olmoe && config.query_columns() != config.width) {
@@ -458,7 +507,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
   if (has_convolutions(name)) read_convolutions(keys, config);
   if (name == DecoderFamily::lfm2) read_lfm2(keys, config);
-  if (name == DecoderFamily::qwen3_5_text) read_qwen3_5(keys, config);
+  if (has_delta_rules(name)) read_qwen3_5(keys, config);
   if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
   if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
   return config;
@@ -488,11 +537,12 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   if (qwen) out["use_sliding_window"] = config.window > 0;
   if (config.family == qwen3_moe) out["use_sliding_window"] = config.window > 0;
   if (config.family == qwen2_moe) out["qkv_bias"] = config.qkv_bias;
-  if (qwen || config.family == qwen3_moe || config.family == mixtral || config.family == mistral ||
-      config.family == phi3 || is_windowed_gemma(config)) {
+  if (config.family == glm4_moe) out["use_qk_norm"] = config.qk_norm == QkNorm::head;
+  if (qwen || config.family == dots1 || config.family == qwen3_moe || config.family == mixtral ||
+      config.family == mistral || config.family == phi3 || is_windowed_gemma(config)) {
     out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   }
-  if (qwen || is_windowed_gemma(config)) {
+  if (qwen || config.family == dots1 || is_windowed_gemma(config)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["layer_types"].push_back(config.mixer_of(i).windowed ? "sliding_attention" : "full_attention");
     }
@@ -505,7 +555,7 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
     out["conv_bias"] = config.conv_bias;
     if (config.family == lfm2) out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
   }
-  if (config.family == qwen3_5_text) {
+  if (has_delta_rules(config.family)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       const bool delta = config.mixer_of(i).kind == MixerKind::delta;
       out["layer_types"].push_back(delta ? "linear_attention" : "full_attention");
@@ -544,11 +594,15 @@ ordered_json rotary_family_json(const DecoderConfig& config) {
   out["num_attention_heads"] = config.heads;
   out["num_key_value_heads"] = config.kv_heads != 0 ? config.kv_heads : config.heads;
   const std::int64_t head_size = config.head_size != 0 ? config.head_size : config.width / config.heads;
-  if (family.head_size != 0 || head_size * config.heads != config.width) out["head_dim"] = head_size;
-  out["intermediate_size"] = rounded_ffn(config);
+  if (has_latent_attention(config.family)) {
+    write_hf_latent(config, out);
+  } else if (family.head_size != 0 || head_size * config.heads != config.width) {
+    out["head_dim"] = head_size;
+  }
+  if (config.family != DecoderFamily::qwen3_5_moe_text) out["intermediate_size"] = rounded_ffn(config);
   out["max_position_embeddings"] = config.positions;
   out[family.epsilon] = config.norm_epsilon;
-  if (family.attention_bias) out["attention_bias"] = config.out_bias;
+  if (family.attention_bias) out["attention_bias"] = config.qkv_bias;
   if (family.ffn_bias) out["mlp_bias"] = config.ffn_bias;
   write_rotary(config, rotary_form(family), out);
   write_layers(config, out);

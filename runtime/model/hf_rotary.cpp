@@ -55,11 +55,6 @@ std::vector<double> factors_of(const Keys& keys, const char* key, std::int64_t p
   return factors;
 }
 
-/// Returns the growth of the attention's temperature with the length (YaRN, Peng et al. 2023, eq. 22).
-double yarn_growth(double factor, double slope) {
-  return factor <= 1 ? 1.0 : 0.1 * slope * std::log(factor) + 1.0;
-}
-
 double yarn_magnitude(const Keys& keys, double factor) {
   const double slope = keys.positive("mscale", 1), whole = keys.positive("mscale_all_dim", 1);
   if (keys.find("attention_factor")) return keys.positive("attention_factor", 1);
@@ -74,7 +69,7 @@ double longrope_magnitude(const Keys& keys, double factor, double original) {
 }
 
 RotaryScaling longrope(const Keys& keys, RotaryScaling scaling, const DecoderConfig& config) {
-  const auto pairs = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share) / 2;
+  const std::int64_t pairs = config.rotated_columns() / 2;
   scaling.factors = factors_of(keys, "short_factor", pairs);
   (void)factors_of(keys, "long_factor", pairs);  // for samples beyond `original`, which are refused
   scaling.factor = keys.positive("factor", static_cast<double>(config.positions) / scaling.original);
@@ -134,6 +129,7 @@ RotaryScaling scaling_of(const Keys& keys, const Keys& top, const DecoderConfig&
   scaling.beta_slow = keys.positive("beta_slow", 1);
   scaling.truncate = keys.flag("truncate", true);
   scaling.magnitude = yarn_magnitude(keys, scaling.factor);
+  if (form.scores && keys.find("mscale_all_dim")) scaling.score_slope = keys.positive("mscale_all_dim", 0);
   return scaling;
 }
 
@@ -226,7 +222,7 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
     keys.fail("partial_rotary_factor", number_text(config.rope_share) + " " + not_applied_by(form.architecture) +
                                            ", which rotates complete heads; remove it");
   }
-  const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
+  const std::int64_t rotated = config.rotated_columns();
   if (config.rope_share > 1 || rotated % 2 != 0 || rotated == 0) {
     keys.fail("partial_rotary_factor", "it makes " + std::to_string(rotated) + " of " +
                                            std::to_string(config.head_size) +
@@ -279,6 +275,7 @@ void write_rotary(const DecoderConfig& config, const RotaryForm& form, nlohmann:
   object["beta_fast"] = scaling.beta_fast;
   object["beta_slow"] = scaling.beta_slow;
   object["truncate"] = scaling.truncate;
+  if (scaling.score_slope > 0) object["mscale_all_dim"] = scaling.score_slope;
 }
 
 }  // namespace maestro

@@ -146,14 +146,19 @@ constexpr Whole wholes[] = {
      .names = of_qwen,
      .first_names = of_qwen3_5,
      .pieces = pieces_of_qwen},
+    {.type = "qwen3_5_moe",
+     .text_type = "qwen3_5_moe_text",
+     .names = of_qwen,
+     .first_names = of_qwen3_5,
+     .pieces = pieces_of_qwen},
     {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
     {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
 
 /// The defaults of a text class in transformers 5 that a language model's own config.json always states.
 struct TextClass {
   std::string_view type;
-  std::string_view decoder;  ///< model_type of the language model
-  std::int64_t vocabulary, width, ffn, layers, heads, kv_heads, positions;
+  std::string_view decoder;                                                 ///< model_type of the language model
+  std::int64_t vocabulary, width, ffn, layers, heads, kv_heads, positions;  ///< ffn 0: the class lacks the key
   double epsilon, theta;
 };
 constexpr TextClass classes[] = {
@@ -167,6 +172,7 @@ constexpr TextClass classes[] = {
     {"qwen2_5_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen3_vl_text", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128000, 1e-6, 5e5},
     {"qwen3_5_text", "qwen3_5_text", 248320, 4096, 12288, 32, 16, 4, 32768, 1e-6, 1e4},
+    {"qwen3_5_moe_text", "qwen3_5_moe_text", 248320, 2048, 0, 40, 16, 2, 32768, 1e-6, 1e4},
     {"gemma", "gemma", 256000, 3072, 24576, 28, 16, 16, 8192, 1e-6, 1e4},
     {"gemma2", "gemma2", 256000, 2304, 9216, 26, 8, 4, 8192, 1e-6, 1e4},
     {"gemma3_text", "gemma3_text", 262208, 2304, 9216, 26, 8, 4, 131072, 1e-6, 1e6}};
@@ -267,7 +273,7 @@ void fill_defaults(json& text, const TextClass& of) {
   };
   fill("vocab_size", of.vocabulary);
   fill("hidden_size", of.width);
-  fill("intermediate_size", of.ffn);
+  if (of.ffn > 0) fill("intermediate_size", of.ffn);
   fill("num_hidden_layers", of.layers);
   fill("num_attention_heads", of.heads);
   if (!text.contains("num_key_value_heads")) text["num_key_value_heads"] = of.kv_heads;

@@ -246,6 +246,25 @@ void check_tail(const Tensor& x, const ConvolutionShape& shape, const LayerCache
   fail(op, "each new row must have a sequence", {{"x", x}, {"sequences", std::ssize(cache.sequences)}});
 }
 
+void check_latent(const Tensor& queries, const Tensor& keys, const Tensor& rope, const LatentShape& shape) {
+  check_pointwise("latent_heads", queries);
+  const bool fits = shape.rope_size % 2 == 0 && shape.rope_size <= shape.head_size &&
+                    shape.value_size <= shape.head_size && queries.columns() == shape.query_columns() &&
+                    keys.columns() == shape.key_columns() && rope.columns() == shape.rope_size;
+  const auto like = [&](const Tensor& other) {
+    return other.dtype() == queries.dtype() && other.rows() == queries.rows();
+  };
+  if (fits && like(keys) && like(rope)) return;
+  fail("latent_heads", "queries, keys and rope must have the columns of their heads, and equal rows and dtype",
+       {{"queries", queries},
+        {"keys", keys},
+        {"rope", rope},
+        {"heads", shape.heads},
+        {"head_size", shape.head_size},
+        {"rope_size", shape.rope_size},
+        {"value_size", shape.value_size}});
+}
+
 void check_delta(const char* op, const Tensor& qkv, const Tensor& gates, const Parameter& a_log,
                  const Parameter& dt_bias, const DeltaShape& shape) {
   check_pointwise(op, qkv);

@@ -51,6 +51,8 @@ void check_delta(const char* op, const Tensor& qkv, const Tensor& gates, const P
                  const Parameter& dt_bias, const DeltaShape& shape);
 /// Checks the states for rows of qkv.
 void check_delta_state(const Tensor& qkv, const DeltaShape& shape, const LayerCache& cache);
+/// Checks queries (M, H D), keys (M, H (D - P + V)) and rope (M, P); P is even, P and V are at most D.
+void check_latent(const Tensor& queries, const Tensor& keys, const Tensor& rope, const LatentShape& shape);
 /// Checks hidden (M, C) in `compute` with a head (V, C), and targets (M) i32.
 void check_loss(const char* op, DType compute, const Tensor& hidden, const Parameter& head, const HeadLoss& loss);
 /// Checks the teacher's side for hidden (M, C); `part`: the rank's tokens of the student's vocabulary.

@@ -440,6 +440,14 @@ OperatorCall call_of(const CachedDelta& op, bool) {
   return delta("cached_delta", op.qkv, op.shape, states, 3, 1.5, {op.qkv, op.gates, op.out, op.state});
 }
 template <>
+OperatorCall call_of(const LatentHeads& op, bool) {
+  return pointwise("latent_heads", op.qkv, 0, {op.queries, op.keys, op.rope, op.qkv}, op.shape.heads);
+}
+template <>
+OperatorCall call_of(const LatentHeadsBackward& op, bool) {
+  return pointwise("latent_heads_backward", op.dqkv, 0, {op.dqkv, op.dqueries, op.dkeys, op.drope}, op.shape.heads);
+}
+template <>
 OperatorCall call_of(const Custom& op, bool) {
   OperatorCall call = pointwise(op.op->name, op.tensors.front(), op.op->flops_per_element, {});
   for (const Tensor& tensor : op.tensors) call.bytes += tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;

@@ -24,6 +24,7 @@
 #include "runtime/ops/distillation_options.hpp"
 #include "runtime/ops/expert_operators.hpp"
 #include "runtime/ops/flat_operators.hpp"
+#include "runtime/ops/latent_operators.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
 #include "runtime/ops/sequence_layout.hpp"
 #include "runtime/ops/vocabulary_part.hpp"
@@ -450,7 +451,8 @@ using Operators =
                  DistillationLoss, TopK, AdamW, StepCounts, SumOfSquares, AddInto, Scale, Multiply, Curved,
                  CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom,
                  Route, RouteBackward, SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput,
-                 GroupedLinearBackwardWeight, CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta>;
+                 GroupedLinearBackwardWeight, CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta, LatentHeads,
+                 LatentHeadsBackward>;
 
 namespace operators_internal {
 template <class Op>

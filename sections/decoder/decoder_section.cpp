@@ -52,6 +52,9 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
     throw JobError(context.name + ".lora.on: adapters of experts are not supported; leave \"ffn\" out");
   }
   resolve_balance(context, config);
+  if (config.latent.given() && context.lora.given() && context.lora.qkv) {
+    throw JobError(context.name + ".lora.on: adapters of latent attention are not supported; leave \"qkv\" out");
+  }
   CutSizes sizes{config.heads, config.kv_heads, config.ffn, config.vocabulary};
   // All networks are cut alike: a common divisor is one of each.
   if (config.experts.count > 0)
@@ -155,7 +158,7 @@ std::string DecoderSection::description() const {
 }
 
 bool DecoderSection::ignores(std::string_view stored_name) const {
-  if (is_stored_buffer(stored_name)) return true;
+  if (is_stored_buffer(stored_name) || is_further_layer(decoder(), stored_name)) return true;
   // Some writers store the output layer of a tied model a second time; a body without output layer never uses it.
   if (stored_name == head_name) return head_ == nullptr || decoder().tied;
   if (context_.stage.count == 1) return false;

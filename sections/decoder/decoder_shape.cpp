@@ -52,12 +52,21 @@ void check_heads(const std::string& section, const DecoderConfig& config) {
   if (!config.gpt2() && config.head_size % 2 != 0) {
     refuse(section, "rotary positions need an even head size, not " + std::to_string(config.head_size));
   }
-  const auto rotated = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
+  const std::int64_t rotated = config.rotated_columns();
   if (!config.gpt2() && (rotated == 0 || rotated % 2 != 0)) {
     refuse(section, setting("head_size", config.head_size) + " makes " + std::to_string(rotated) +
                         " columns rotate, as the family rotates a part of a head; their number must be even, as with "
                         "head_size = " +
                         std::to_string((config.head_size + 7) / 8 * 8));
+  }
+  const LatentConfig& latent = config.latent;
+  if (latent.given() && (config.kv_heads != config.heads || latent.rope_size > config.head_size)) {
+    refuse(section, setting("kv_heads", config.kv_heads) + " and " + setting("rope_size", latent.rope_size) +
+                        " do not fit " + setting("heads", config.heads) + " of " +
+                        setting("head_size", config.head_size));
+  }
+  if (latent.given() && latent.value_size > config.head_size) {
+    refuse(section, setting("value_size", latent.value_size) + " is above " + setting("head_size", config.head_size));
   }
   const DeltaShape& delta = config.delta;
   if (delta.key_heads > 0 && delta.value_heads % delta.key_heads != 0) {
@@ -109,6 +118,22 @@ Network network_of(const DecoderConfig& config, std::int64_t layer) {
           routes * (2 * static_cast<double>(config.width) + 4 * ffn) + 3 * shared};
 }
 
+/// Returns the elements of an attention layer's matrices, which are its products for a token.
+double attention_elements(const DecoderConfig& config) {
+  const auto width = static_cast<double>(config.width);
+  const auto queries = static_cast<double>(config.query_columns());
+  const double results = width * static_cast<double>(config.result_columns());
+  const LatentConfig& latent = config.latent;
+  if (!latent.given()) {
+    const double gates = config.output_gate ? queries : 0;
+    return width * (queries + gates + 2.0 * static_cast<double>(config.key_columns())) + results;
+  }
+  const auto rank = static_cast<double>(latent.rank), from = static_cast<double>(latent.query_rank);
+  const auto keys = static_cast<double>(config.heads * (config.head_size - latent.rope_size + latent.value_size));
+  const double of_queries = from > 0 ? from * (width + queries) : width * queries;
+  return of_queries + width * (rank + static_cast<double>(latent.rope_size)) + rank * keys + results;
+}
+
 /// Parameters of a body, and how many of them a token passes through.
 struct ActiveElements {
   double all = 0;
@@ -118,8 +143,7 @@ ActiveElements active_elements(const DecoderConfig& config) {
   ActiveElements elements;
   const auto width = static_cast<double>(config.width);
   elements.all = elements.active = static_cast<double>(config.vocabulary) * width * (config.tied ? 1 : 2) +
-                                   static_cast<double>(config.layers) * width *
-                                       static_cast<double>(2 * (config.query_columns() + config.key_columns()));
+                                   static_cast<double>(config.layers) * attention_elements(config);
   const ExpertConfig& experts = config.experts;
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const double active = width * network_of(config, i).products;
@@ -149,7 +173,13 @@ DecoderConfig resolved(DecoderConfig config) {
   if (!has_dense_layers(config.family) && experts.ffn != 0) config.ffn = experts.ffn;
   if (config.ffn == 0) config.ffn = config.gpt2() ? 4 * config.width : (8 * config.width + 191) / 192 * 64;
   if (experts.count > 0 && experts.ffn == 0) experts.ffn = config.ffn;
-  if (config.family == DecoderFamily::qwen3_5_text) {
+  if (has_latent_attention(config.family)) {  // shares as in DeepSeek-V2, section 3.1.2
+    LatentConfig& latent = config.latent;
+    if (latent.rope_size == 0) latent.rope_size = std::max<std::int64_t>(config.head_size / 6 * 2, 2);
+    if (latent.value_size == 0) latent.value_size = config.head_size - latent.rope_size;
+    if (latent.rank == 0) latent.rank = 4 * (config.head_size - latent.rope_size);
+  }
+  if (has_delta_rules(config.family)) {
     DeltaShape& delta = config.delta;
     if (delta.key_heads == 0) delta.key_heads = config.heads;
     if (delta.value_heads == 0) delta.value_heads = delta.key_heads;
@@ -208,6 +238,7 @@ std::string described(const DecoderConfig& config) {
       << " heads of " << config.head_size;
   if (config.kv_heads != config.heads) out << " (" << config.kv_heads << " kv)";
   if (config.qk_norm != QkNorm::none) out << ", q/k norms";
+  if (config.latent.given()) out << ", latents of " << config.latent.rank;
   if (!config.gpt2()) out << ", rope " << config.rope_theta;
   constexpr const char* scalings[] = {"", " linear", " llama3", " yarn", " longrope"};
   out << scalings[static_cast<std::size_t>(config.rope_scaling.kind)];
@@ -246,11 +277,9 @@ double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t
     return 2.0 * t * (products + chunk + states + static_cast<double>(delta.qkv_columns() * config.conv_width));
   }
   const auto queries = static_cast<double>(config.query_columns());
-  const double gates = config.output_gate ? queries : 0;
-  const double qkv_columns = queries + gates + 2.0 * static_cast<double>(config.key_columns());
   const double window = config.mixer_of(layer).windowed ? static_cast<double>(config.window) : t;
   const double pairs = window < t ? window * t - window * window / 2 : t * t / 2;
-  return 2.0 * t * width * (qkv_columns + queries + ffn) + 2.0 * 2.0 * pairs * queries;
+  return 2.0 * t * (attention_elements(config) + width * ffn) + 2.0 * 2.0 * pairs * queries;
 }
 
 double body_flops(const DecoderConfig& config, std::int64_t tokens) {
@@ -276,6 +305,13 @@ double mixer_values(const DecoderConfig& config, MixerKind kind) {
   }
   const auto queries = static_cast<double>(config.query_columns());
   const double qkv = queries + 2.0 * static_cast<double>(config.key_columns());
+  if (const LatentConfig& latent = config.latent; latent.given()) {
+    // Latents before and after their norms, the parts of the first product, heads, packed heads, and the values' parts.
+    const auto results = static_cast<double>(config.result_columns());
+    const auto latents = static_cast<double>(2 * latent.query_rank + 3 * latent.rank + 2 * latent.rope_size);
+    const double nope = queries - static_cast<double>(config.heads * latent.rope_size);
+    return latents + queries + nope + results + qkv + 2.0 * queries + 2.0 * results;
+  }
   // With gates: the first product and its parts, the gate's sigmoid and the gated result.
   const double gated = config.output_gate ? qkv + 6.0 * queries : 0;
   return (config.qk_norm == QkNorm::none ? qkv : 2.0 * qkv) + queries + gated;
@@ -326,9 +362,9 @@ double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DTyp
   double most = 0;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const MixerKind kind = config.mixer_of(layer).kind;
-    const double mixer = kind == MixerKind::convolution ? 4.0 * width
-                         : kind == MixerKind::delta     ? mixer_values(config, kind)
-                                                        : attention;
+    const double mixer = kind == MixerKind::convolution                      ? 4.0 * width
+                         : kind == MixerKind::delta || config.latent.given() ? mixer_values(config, kind)
+                                                                             : attention;
     most = std::max({most, mixer, network_of(config, layer).working});
   }
   const double branch = (most + 2.0 * width) * static_cast<double>(size_of(precision));

@@ -13,6 +13,16 @@
 
 namespace maestro {
 
+namespace {
+
+/// Returns the heads of latent attention on one of `tensor` ranks.
+LatentShape latent_shape(const DecoderConfig& config, std::int64_t tensor) {
+  return {config.heads / tensor, config.head_size, config.latent.rope_size, config.latent.value_size,
+          config.latent.interleaved};
+}
+
+}  // namespace
+
 /// Builds the families' parameters.
 class DecoderStack::Builder {
  public:
@@ -40,6 +50,7 @@ class DecoderStack::Builder {
   BlockWeights gpt2_layer(const std::string& prefix);
   BlockWeights rotary_layer(const std::string& prefix, std::int64_t index);
   void add_attention(BlockWeights& layer, const std::string& prefix);
+  void add_latent(LatentWeights& latent, const std::string& prefix);
   void add_convolution(BlockWeights& layer, const std::string& prefix);
   void add_delta(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
@@ -218,13 +229,18 @@ Affine DecoderStack::Builder::stacked(const std::string& prefix, const std::stri
 
 void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string& prefix) {
   const std::int64_t queries = config_.query_columns(), keys = config_.key_columns();
-  const std::vector<const char*> names{"q_proj", "k_proj", "v_proj"};
-  const std::vector<std::int64_t> rows{config_.output_gate ? 2 * queries : queries, keys, keys};
-  layer.qkv = stacked(prefix, "qkv_proj", names, rows, config_.qkv_bias);
+  const std::int64_t results = config_.result_columns();
+  if (config_.latent.given()) {
+    add_latent(layer.latent, prefix);
+  } else {
+    const std::vector<const char*> names{"q_proj", "k_proj", "v_proj"};
+    const std::vector<std::int64_t> rows{config_.output_gate ? 2 * queries : queries, keys, keys};
+    layer.qkv = stacked(prefix, "qkv_proj", names, rows, config_.qkv_bias);
+    adapt(adapters_.lora.qkv, layer.qkv, {modules(prefix, "qkv_proj", names), rows, config_.width});
+  }
   const std::string out = prefix + names_.attention_out;
-  layer.attention_out = added(out, Shape{config_.width, queries}, config_.out_bias);
-  adapt(adapters_.lora.qkv, layer.qkv, {modules(prefix, "qkv_proj", names), rows, config_.width});
-  adapt(adapters_.lora.out, layer.attention_out, {{out}, {config_.width}, queries, true});
+  layer.attention_out = added(out, Shape{config_.width, results}, config_.out_bias);
+  adapt(adapters_.lora.out, layer.attention_out, {{out}, {config_.width}, results, true});
   if (config_.qk_norm == QkNorm::none) return;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](const char* name, std::int64_t columns) {
@@ -233,6 +249,25 @@ void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string
   };
   layer.query_norm = norm(names_.query_norm, queries);
   layer.key_norm = norm(names_.key_norm, keys);
+}
+
+void DecoderStack::Builder::add_latent(LatentWeights& latent, const std::string& prefix) {
+  const LatentConfig& sizes = config_.latent;
+  const std::int64_t width = config_.width, queries = config_.query_columns(),
+                     keys = latent_shape(config_, 1).key_columns();
+  const auto product = [&](const char* name, Shape shape, bool bias, const ParameterSlice& slice = {}) {
+    return add_.product(prefix + name, shape, config_.init_std, bias, slice);
+  };
+  const bool query_latent = sizes.query_rank > 0;
+  if (query_latent) {
+    latent.query_in = product("q_a_proj", {sizes.query_rank, width}, config_.qkv_bias);
+    latent.query_norm = &norm_weight(prefix + "q_a_layernorm", sizes.query_rank);
+  }
+  latent.query_out = product(query_latent ? "q_b_proj" : "q_proj", {queries, query_latent ? sizes.query_rank : width},
+                             false, cut_.rows(queries));
+  latent.key_in = product("kv_a_proj_with_mqa", {sizes.rank + sizes.rope_size, width}, config_.qkv_bias);
+  latent.key_norm = &norm_weight(prefix + "kv_a_layernorm", sizes.rank);
+  latent.key_out = product("kv_b_proj", {keys, sizes.rank}, false, cut_.rows(keys));
 }
 
 void DecoderStack::Builder::add_convolution(BlockWeights& layer, const std::string& prefix) {
@@ -319,7 +354,7 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
     add_.stored_rows(name_of(expert, names.down), *experts.out, expert * width, width);
   }
   if (config.shared_ffn == 0) return;
-  const std::string shared = block + "shared_expert.";
+  const std::string shared = block + std::string(names.shared) + ".";
   experts.shared_in =
       stacked(shared, "gate_up_proj", {"gate_proj", "up_proj"}, {config.shared_ffn, config.shared_ffn}, false);
   experts.shared_out = added(shared + "down_proj", Shape{width, config.shared_ffn}, false);
@@ -387,9 +422,10 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
                              .kv_heads = config_.kv_heads / tensor,
                              .head_size = config_.head_size,
                              .causal = true,
-                             .scale = config_.attention_scale,
+                             .scale = score_scale(config_),
                              .window = layer.windowed ? config_.window : 0,
                              .softcap = config_.attention_softcap};
+  if (config_.latent.given()) options.latent = latent_shape(config_, tensor);
   if (layer.kind == MixerKind::convolution) {
     options.convolution = {.width = config_.conv_width, .gated = true};
   } else if (layer.kind == MixerKind::delta) {

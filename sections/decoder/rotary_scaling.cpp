@@ -68,7 +68,7 @@ std::vector<std::uint8_t> axes_of(const DecoderConfig& config, std::size_t pairs
 RotaryFrequencies rotary_frequencies(const DecoderConfig& config, bool local) {
   const bool own = local && config.local_rope_theta > 0;
   const double theta = own ? config.local_rope_theta : config.rope_theta;
-  const auto columns = static_cast<std::int64_t>(static_cast<double>(config.head_size) * config.rope_share);
+  const std::int64_t columns = config.rotated_columns();
   RotaryFrequencies found;
   for (std::int64_t i = 0; i < columns; i += 2) {
     found.inverse.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(columns)));
@@ -85,6 +85,13 @@ RotaryFrequencies rotary_frequencies(const DecoderConfig& config, bool local) {
     if (scaling.kind == Kind::longrope) frequency /= scaling.factors[i];
   }
   return found;
+}
+
+double score_scale(const DecoderConfig& config) {
+  const RotaryScaling& scaling = config.rope_scaling;
+  if (scaling.score_slope == 0) return config.attention_scale;
+  const double growth = yarn_growth(scaling.factor, scaling.score_slope);
+  return growth * growth / std::sqrt(static_cast<double>(config.head_size));
 }
 
 }  // namespace maestro

@@ -262,6 +262,23 @@ TEST(DecoderReader, a_qwen3_5_has_delta_rules_in_the_layers_without_attention) {
             "or set family = \"qwen3_5_text\"");
 }
 
+TEST(DecoderReader, a_deepseek_has_latents_and_shared_experts_by_number) {
+  const std::string deepseek = "family = \"deepseek_v3\"\nexperts = 8\nexpert_ffn = 16\nshared_ffn = 32\n";
+  const DecoderConfig config =
+      read_decoder(student_of(deepseek + "head_size = 24\nkey_latent = 40\nquery_latent = 20\nrope_size = 8\n"
+                                         "value_size = 12\n"));
+  EXPECT_EQ(config.latent, (LatentConfig{40, 20, 8, 12, false}));
+  EXPECT_EQ(decoder_error(deepseek + "kv_heads = 2"),
+            "job.toml:6: student.kv_heads: family \"deepseek_v3\" has keys for every head; leave kv_heads out");
+  EXPECT_EQ(decoder_error("family = \"glm4_moe\"\nexperts = 8\nexpert_ffn = 16\nshared_ffn = 40"),
+            "job.toml:5: student.shared_ffn: shared_ffn = 40 is not a multiple of expert_ffn = 16");
+  EXPECT_EQ(decoder_error("family = \"deepseek_v2\"\nexperts = 8\nrouter = \"sigmoid\""),
+            "job.toml:4: student.router: family \"deepseek_v2\" has no router \"sigmoid\"; set router = \"softmax\"");
+  EXPECT_EQ(decoder_error("family = \"llama\"\nrope_size = 4"),
+            "job.toml:3: student.rope_size: family \"llama\" lacks latent attention; leave rope_size out or set family "
+            "= \"deepseek_v3\"");
+}
+
 TEST(DecoderReader, an_lfm2_has_convolutions_in_the_layers_without_attention) {
   const auto kinds = [](const DecoderConfig& config) {
     std::string text;

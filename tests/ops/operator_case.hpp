@@ -62,9 +62,10 @@ inline std::size_t count(std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows * columns);
 }
 
-/// Return norms, operators of experts, and operators for section authors; operator_cases() includes them.
+/// Return norms, experts' operators, latent attention's, and section authors'; operator_cases() includes them.
 std::vector<std::shared_ptr<const OperatorCase>> norm_cases();
 std::vector<std::shared_ptr<const OperatorCase>> expert_cases();
+std::vector<std::shared_ptr<const OperatorCase>> latent_cases();
 std::vector<std::shared_ptr<const OperatorCase>> author_cases();
 std::vector<std::shared_ptr<const OperatorCase>> operator_cases();
 

@@ -338,6 +338,7 @@ std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
   std::vector<std::shared_ptr<const OperatorCase>> cases = norm_cases();
   std::ranges::move(author_cases(), std::back_inserter(cases));
   std::ranges::move(expert_cases(), std::back_inserter(cases));
+  std::ranges::move(latent_cases(), std::back_inserter(cases));
   cases.insert(
       cases.end(),
       {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),

@@ -231,6 +231,25 @@ def combine_rows(g, rows, columns):
     return v, lambda v: v["rows"].flip(0).view(rows, 3, columns).sum(1)
 
 
+def latent_heads(g, rows, columns, order=(0, 1, 2, 3)):
+    """Three heads of columns + 4, with the 4 that turn first, in `order`; values are filled up with zeros."""
+    size, value = columns + 4, (columns + 5) // 2
+    v = {"queries": exact(g, rows, 3 * size), "keys": exact(g, rows, 3 * (columns + value)), "rope": exact(g, rows, 4)}
+
+    def forward(v):
+        nope, turned = v["queries"].view(rows, 3, size).split([columns, 4], dim=-1)
+        key, values = v["keys"].view(rows, 3, columns + value).split([columns, value], dim=-1)
+        rope = v["rope"][:, None, order].expand(rows, 3, 4)
+        heads = [torch.cat([turned[..., order], nope], dim=-1), torch.cat([rope, key], dim=-1),
+                 F.pad(values, (0, size - value))]
+        return torch.stack(heads, dim=1).reshape(rows, 9 * size)
+    return v, forward
+
+
+def latent_heads_interleaved(g, rows, columns):
+    return latent_heads(g, rows, columns, (0, 2, 1, 3))
+
+
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
@@ -245,6 +264,7 @@ def record_operators():
     record_each(g, (multiply_columns, axial_rotary), tensors, notes)
     record_each(g, (causal_conv, gated_conv), tensors, notes)
     record_each(g, (grouped_linear, combine_rows), tensors, notes)
+    record_each(g, (latent_heads, latent_heads_interleaved), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

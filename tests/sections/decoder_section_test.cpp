@@ -376,6 +376,31 @@ TEST(DecoderCost, knows_a_layers_mixer) {
   EXPECT_GT(body_bytes(config, 10, DType::f32, 0), body_bytes(config, 10, DType::f32, 1));
 }
 
+TEST(DecoderCost, knows_latent_attention) {
+  Bench bench;
+  const DecoderConfig config = tiny(DecoderFamily::deepseek_v3, false);
+  // Latents for queries (16 x 6), for keys, with the part that turns (16 x 14), heads (6 x 48, 10 x 60), output (28 x
+  // 16), two experts and the shared one (16 x 24 each), the router (16 x 4).
+  const double products = 16 * (6 + 14) + 6 * 48 + 10 * 60 + 28 * 16 + 16 * (3 * 3 * 8 + 4);
+  const LayerCosts costs = DecoderLm(bench.context("lm", true), {config, {}}).layer_costs({10});
+  EXPECT_DOUBLE_EQ(costs.layers[0], 2.0 * 10 * products + 2.0 * 10 * 10 * 48);
+}
+
+TEST(LatentAttention, has_adapters_on_its_output_alone) {
+  Bench bench;
+  SectionContext context = bench.context("lm", true);
+  context.lora = {4, 8, false, true, false};
+  const DecoderConfig config = tiny(DecoderFamily::deepseek_v3, false);
+  EXPECT_FALSE(DecoderLm(context, {config, {}}).state().empty());
+  context.lora.qkv = true;
+  try {
+    const DecoderLm model(context, {config, {}});
+    ADD_FAILURE() << "accepted";
+  } catch (const JobError& error) {
+    EXPECT_STREQ(error.what(), "lm.lora.on: adapters of latent attention are not supported; leave \"qkv\" out");
+  }
+}
+
 TEST(DecoderCost, knows_a_delta_rule_and_gated_attention) {
   Bench bench;
   const DecoderConfig config = tiny(DecoderFamily::qwen3_5_text, false);
@@ -394,8 +419,8 @@ TEST(DecoderCost, knows_a_delta_rule_and_gated_attention) {
 TEST(DecoderCost, kept_bytes_are_near_what_the_arena_holds_between_forward_and_backward) {
   Bench bench;
   const Batch batch = Batch::random(5, {12}, 37);
-  for (const DecoderFamily family :
-       {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen3_5_text}) {
+  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2,
+                                     DecoderFamily::qwen3_5_text, DecoderFamily::deepseek_v3}) {
     DecoderTrunk trunk(bench.context("t", true), {tiny(family, false), TeacherOutput::hidden, 1, {}});
     MicroBatch pass(bench, trunk, batch);
     pass.forward();

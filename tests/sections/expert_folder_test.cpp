@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/files/posix_file.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "sections/decoder/decoder_lm.hpp"
 #include "sections/state_io.hpp"
@@ -94,8 +96,29 @@ TEST_P(ExpertFolder, both_forms_load_to_the_same_bits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(families, ExpertFolder,
-                         ::testing::Values("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe"),
+                         ::testing::Values("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_moe_text",
+                                           "glm4_moe", "dots1", "deepseek_v2", "deepseek_v3"),
                          [](const auto& test) { return test.param; });
+
+TEST(ExpertFolders, layers_after_the_last_are_passed_over) {
+  const TemporaryFolder folder;
+  const std::filesystem::path recorded = reference_folder("glm4_moe");
+  std::filesystem::copy_file(recorded / "model.safetensors", folder.path() / "model.safetensors");
+  std::string config = read_text(recorded / "config.json").value_or_throw();
+  const std::string layers = "\"num_hidden_layers\": ";
+  config.replace(config.find(layers + "3"), layers.size() + 1, layers + "2");
+  (void)write_file(folder.path() / "config.json", config).value_or_throw();
+  Bench bench;
+  DecoderLm two(bench.context("two", true), {read_hf_config(folder.path()).value_or_throw(), {}});
+  DecoderLm three(bench.context("three", true), {read_hf_config(recorded).value_or_throw(), {}});
+  load_weights(two, folder.path()).or_throw();
+  load_weights(three, recorded).or_throw();
+  for (const StateEntry& entry : two.state()) {
+    EXPECT_FALSE(entry.name.starts_with("model.layers.2.")) << entry.name;
+    const Parameter& other = *three.parameters().find(entry.parameter->name());
+    EXPECT_EQ(largest_difference(entry.parameter->value(), other.value()), 0) << entry.name;
+  }
+}
 
 TEST(ExpertFolders, a_fused_tensor_of_another_form_is_refused_by_name) {
   const TemporaryFolder folder;

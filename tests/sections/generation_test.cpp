@@ -251,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(models, CachedDecoder,
                          ::testing::Values(Case{DecoderFamily::gpt2, 4, 4}, Case{DecoderFamily::gpt2, 1, 1},
                                            Case{DecoderFamily::llama, 4, 4}, Case{DecoderFamily::llama, 6, 2},
                                            Case{DecoderFamily::llama, 2, 1}, Case{DecoderFamily::lfm2, 4, 2},
-                                           Case{DecoderFamily::qwen3_5_text, 4, 2}),
+                                           Case{DecoderFamily::qwen3_5_text, 4, 2},
+                                           Case{DecoderFamily::deepseek_v3, 4, 4}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.family)) + "_" + std::to_string(test.param.heads) +
                                   "_over_" + std::to_string(test.param.kv_heads);

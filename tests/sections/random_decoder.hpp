@@ -25,9 +25,9 @@ inline DecoderConfig with_convolutions(const DecoderConfig& sizes) {
 /// it would amplify their rounding, or a step of finite differences.
 inline constexpr double delta_epsilon = 0.01;
 
-/// Returns a Qwen3.5 of these sizes: gated delta rules in every second layer from the first on.
+/// Returns a Qwen3.5 of these sizes, dense or with experts: gated delta rules in every second layer from the first on.
 inline DecoderConfig with_delta_rules(DecoderConfig sizes) {
-  sizes.family = DecoderFamily::qwen3_5_text;
+  if (!has_delta_rules(sizes.family)) sizes.family = DecoderFamily::qwen3_5_text;
   sizes.head_size = 8;
   sizes.delta = {sizes.kv_heads, sizes.heads, 8, 5};
   sizes.norm_epsilon = delta_epsilon;
@@ -38,10 +38,23 @@ inline DecoderConfig with_delta_rules(DecoderConfig sizes) {
   return config;
 }
 
+/// Returns a DeepSeek of these sizes: a latent for queries and one for keys, values of another size, and experts.
+inline DecoderConfig with_latents(DecoderConfig sizes) {
+  sizes.kv_heads = sizes.heads;
+  sizes.head_size = 12;
+  sizes.latent = {.rank = 10, .query_rank = 6, .rope_size = 4, .value_size = 7};
+  if (sizes.experts.count == 0) {
+    sizes.experts.count = 4;
+    sizes.experts.ffn = sizes.experts.shared_ffn = 8;
+  }
+  return with_family(resolved(sizes), sizes.family);
+}
+
 /// Returns a model of the sizes' family, with layers of several kinds if the family has them.
 inline DecoderConfig with_kinds_of_layers(const DecoderConfig& sizes) {
   if (sizes.family == DecoderFamily::lfm2) return with_convolutions(sizes);
-  return sizes.family == DecoderFamily::qwen3_5_text ? with_delta_rules(sizes) : sizes;
+  if (has_latent_attention(sizes.family)) return with_latents(sizes);
+  return has_delta_rules(sizes.family) ? with_delta_rules(sizes) : sizes;
 }
 
 /// Draws the fields that distinguish members of a family; sizes are from `base`, whose head size must be even.
@@ -52,13 +65,15 @@ class RandomDecoder {
   DecoderConfig of(DecoderConfig base, DecoderFamily family) {
     using enum DecoderFamily;
     base.family = family;
+    if (has_latent_attention(family)) make_latent(base);
     DecoderConfig config = resolved(base);
     if (family == gpt2) return with_family(config, family);
     const bool windowed_gemma = family == gemma2 || family == gemma3_text;
     const bool windows =
         family == mistral || family == phi3 || windowed_gemma || family == qwen3_moe || family == mixtral;
-    if (family != phi3 && family != olmoe) config.head_size = 2 * below(4) + 4;
-    if (family == qwen3_5_text) config.head_size = 8 * below(3) + 8;
+    if (family != phi3 && family != olmoe && !has_latent_attention(family)) config.head_size = 2 * below(4) + 4;
+    if (has_delta_rules(family)) config.head_size = 8 * below(3) + 8;
+    if (family == glm4_moe) config.head_size = 4 * below(3) + 4;  // half of a head turns in pairs
     config.window = windows ? below(11) + 2 : 0;  // more than one token: otherwise query and key get no gradient
     config = with_family(config, family);
     config.rope_theta = 100.0 * (below(100) + 1);
@@ -68,14 +83,22 @@ class RandomDecoder {
     const bool attention_bias = family != mistral && family != qwen2 && family != phi3 && family != lfm2 &&
                                 family != qwen2_moe && family != mixtral && family != lfm2_moe;
     if (attention_bias) config.qkv_bias = config.out_bias = below(2) == 1;
+    if (family == glm4_moe) {
+      config.out_bias = false;
+      if (below(2) == 1) config.qk_norm = QkNorm::head;
+    }
     if (has_convolutions(family)) convolve(config);
-    if (family == qwen3_5_text) add_delta_rules(config);
+    if (has_delta_rules(family)) add_delta_rules(config);
     if (family == phi3) {
       config.rope_share = 0.5;
     } else {
       scale(config);
     }
-    if (family == qwen2 || family == qwen3) alternate(config);
+    if (family == qwen2 || family == qwen3 || family == dots1) alternate(config);
+    if (has_latent_attention(family) && config.rope_scaling.kind == RotaryScaling::Kind::yarn) {
+      config.rope_scaling.score_slope = 0.5;
+    }
+    if (family == deepseek_v3) config.latent.interleaved = below(2) == 1;
     if (windowed_gemma) {
       config.attention_scale = 1.0 / std::sqrt(static_cast<double>(below(9) + 20));
       if (family == gemma2) config.attention_softcap = below(2) * 1.5;  // applied by no other family
@@ -91,18 +114,47 @@ class RandomDecoder {
     experts.count = below(5) + 2;
     experts.per_token = below(experts.count) + 1;
     experts.ffn = has_dense_layers(config.family) ? 4 * (below(3) + 1) : config.ffn;
-    if (config.family == DecoderFamily::qwen2_moe) experts.shared_ffn = 4 * (below(3) + 1);
-    if (config.family == DecoderFamily::lfm2_moe) {
+    if (has_shared_expert(config.family)) experts.shared_ffn = 4 * (below(3) + 1);
+    if (experts.router.kind == RouterKind::sigmoid) {
       experts.router.divided = below(2) == 1;
       // With a single expert the divided weight is 1 whatever its score: its gradient is only rounding.
       if (experts.router.divided) experts.per_token = std::max<std::int64_t>(experts.per_token, 2);
       experts.router.scale = 0.5 * static_cast<double>(below(3) + 1);
-      experts.score_bias = below(2) == 1;
+      if (counts_shared_experts(config.family)) {
+        experts.shared_ffn = experts.ffn * (below(2) + 1);
+        group(experts);
+      } else {
+        experts.score_bias = below(2) == 1;
+      }
       if (below(2) == 1) experts.dense_layers = {0};
       return;
     }
+    if (counts_shared_experts(config.family)) {
+      experts.shared_ffn = experts.ffn * (below(2) + 1);
+      experts.router.scale = 0.5 * static_cast<double>(below(3) + 1);
+      if (below(2) == 1) experts.dense_layers = {0};
+      return group(experts);
+    }
     if (has_dense_layers(config.family) && below(2) == 1) experts.dense_layers = {below(config.layers)};
-    if (config.family != DecoderFamily::mixtral && below(2) == 1) experts.router.kind = RouterKind::chosen;
+    if (below(2) == 1) experts.router.kind = RouterKind::chosen;
+  }
+  /// Sets keys for every head, with columns that turn, and values of another size.
+  void make_latent(DecoderConfig& config) {
+    const std::int64_t rope = 2 * below(3) + 2, nope = 2 * below(3) + 2;
+    config.kv_heads = config.heads;
+    config.head_size = rope + nope;
+    config.latent = {.rank = below(8) + 4,
+                     .query_rank = below(2) * (below(8) + 4),
+                     .rope_size = rope,
+                     .value_size = below(rope + nope) + 1};
+  }
+  /// Lets a token choose among the experts of one or two of two groups.
+  void group(ExpertConfig& experts) {
+    if (below(2) == 1) return;
+    experts.count = 4 * (below(2) + 1);
+    experts.router.groups = 2;
+    experts.router.top_groups = below(2) + 1;
+    experts.per_token = 2;
   }
   void scale(DecoderConfig& config) {
     RotaryScaling& scaling = config.rope_scaling;

@@ -81,6 +81,28 @@ FAMILIES = {
                      "linear_value_head_dim": 8,
                      "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25,
                                          "mrope_section": [1, 1, 0], "mrope_interleaved": True}},
+    "qwen3_5_moe_text": {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"],
+                         "rms_norm_eps": 0.01, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                         "linear_key_head_dim": 8, "linear_value_head_dim": 8, "num_experts": 6,
+                         "num_experts_per_tok": 2, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 12,
+                         "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0,
+                                             "partial_rotary_factor": 0.25}},
+    "glm4_moe": {"num_hidden_layers": 3, "head_dim": 8, "use_qk_norm": True, "attention_bias": True,
+                 "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "n_group": 4,
+                 "topk_group": 2, "routed_scaling_factor": 1.5,
+                 "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}},
+    "dots1": {"num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 6, "num_experts_per_tok": 2,
+              "n_shared_experts": 2, "moe_intermediate_size": 10, "sliding_window": 5, "max_window_layers": 1},
+    "deepseek_v2": {"num_key_value_heads": 4, "q_lora_rank": None, "kv_lora_rank": 12, "qk_nope_head_dim": 6,
+                    "qk_rope_head_dim": 4, "v_head_dim": 7, "first_k_dense_replace": 1, "num_hidden_layers": 3,
+                    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "n_shared_experts": 2,
+                    "topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.0,
+                    "rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.8}},
+    "deepseek_v3": {"num_key_value_heads": 4, "q_lora_rank": 14, "kv_lora_rank": 12, "qk_nope_head_dim": 6,
+                    "qk_rope_head_dim": 4, "v_head_dim": 8, "first_k_dense_replace": 1, "n_routed_experts": 8,
+                    "num_experts_per_tok": 2, "moe_intermediate_size": 10, "n_group": 2, "topk_group": 1,
+                    "attention_bias": True, "rms_norm_eps": 1e-3,  # the latents' norms have 1e-6 nevertheless
+                    "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
 }
 MIXED = ("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_text")  # recorded for all STEPS
 
@@ -108,7 +130,7 @@ def randomise(model):
                 offset = model.config.model_type.startswith(("gemma", "qwen3_5")) and "linear_attn" not in name
                 parameter.normal_(0.0 if offset else 1.0, 0.1)
         for name, buffer in model.named_buffers():
-            if name.endswith("expert_bias"):
+            if name.endswith(("expert_bias", "e_score_correction_bias")):
                 buffer.normal_(0.0, 0.1)
 
 

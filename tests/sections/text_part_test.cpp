@@ -25,8 +25,9 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* families[] = {"llava",      "llava_onevision", "internvl", "gemma3",   "paligemma", "qwen2_vl",
-                                    "qwen2_5_vl", "qwen3_vl",        "smolvlm",  "idefics3", "qwen3_5"};
+constexpr const char* families[] = {"llava",     "llava_onevision", "internvl",   "gemma3",
+                                    "paligemma", "qwen2_vl",        "qwen2_5_vl", "qwen3_vl",
+                                    "smolvlm",   "idefics3",        "qwen3_5",    "qwen3_5_moe"};
 
 class TextPartFolders : public ::testing::Test {
  protected:

@@ -13,6 +13,7 @@
 #include "runtime/ops/cpu/convolution/causal_conv.hpp"
 #include "runtime/ops/cpu/delta/delta_rule.hpp"
 #include "runtime/ops/cpu/experts/expert_rows.hpp"
+#include "runtime/ops/cpu/latent/latent_heads.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/operands.hpp"
 #include "runtime/ops/cpu/pointwise/flat_kernels.hpp"
@@ -344,6 +345,14 @@ void CpuOperatorTable::run(const GroupedLinearBackwardWeight& op) const {
 
 void CpuOperatorTable::run(const CombineRows& op) const {
   combine_rows(pointwise_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const LatentHeads& op) const {
+  latent_heads(op);
+}
+
+void CpuOperatorTable::run(const LatentHeadsBackward& op) const {
+  latent_heads_backward(op);
 }
 
 Pending<LossSums> CpuOperatorTable::run(const CrossEntropyLoss& op) const {

@@ -89,6 +89,8 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const DeltaRule& op) const override;
   void run(const DeltaRuleBackward& op) const override;
   void run(const CachedDelta& op) const override;
+  void run(const LatentHeads& op) const override;
+  void run(const LatentHeadsBackward& op) const override;
 
  private:
   Isa isa_;

@@ -266,6 +266,16 @@ void CudaOperatorTable::run(const CachedDelta& op) const {
   cached_delta(at(), op);
 }
 
+// ---- latent attention ----
+
+void CudaOperatorTable::run(const LatentHeads& op) const {
+  latent_heads(at(), op);
+}
+
+void CudaOperatorTable::run(const LatentHeadsBackward& op) const {
+  latent_heads_backward(at(), op);
+}
+
 // ---- attention ----
 
 bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceLayout& layout,

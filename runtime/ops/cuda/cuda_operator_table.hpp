@@ -124,6 +124,8 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const DeltaRule& op) const override;
   void run(const DeltaRuleBackward& op) const override;
   void run(const CachedDelta& op) const override;
+  void run(const LatentHeads& op) const override;
+  void run(const LatentHeadsBackward& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

@@ -89,6 +89,10 @@ void delta_rule(const Launch& at, const DeltaRule& op);
 void delta_rule_backward(const Launch& at, const DeltaRuleBackward& op);
 void cached_delta(const Launch& at, const CachedDelta& op);
 
+// ---- heads of latent attention (latent_operators.hpp) ----
+void latent_heads(const Launch& at, const LatentHeads& op);
+void latent_heads_backward(const Launch& at, const LatentHeadsBackward& op);
+
 // ---- sums over rows ----
 /// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.
 void add_column_sums(const Launch& at, const Tensor& values, const Tensor& into);

@@ -30,7 +30,7 @@ constexpr std::size_t logits_bytes = std::size_t{1} << 20;
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
-  config.layers = family == DecoderFamily::lfm2 || family == DecoderFamily::qwen3_5_text ? 2 : 1;
+  config.layers = family == DecoderFamily::lfm2 || has_delta_rules(family) ? 2 : 1;
   config.width = 96;
   config.heads = 6;
   config.kv_heads = family == DecoderFamily::gpt2 ? 0 : 6;
@@ -43,7 +43,7 @@ DecoderConfig model(DecoderFamily family, bool tied) {
     config.experts.ffn = config.experts.shared_ffn = 12;
   }
   DecoderConfig mixed = with_kinds_of_layers(config);
-  if (family == DecoderFamily::qwen3_5_text) mixed.head_size = 16;
+  if (has_delta_rules(family) || has_latent_attention(family)) mixed.head_size = 16;
   return mixed;
 }
 
@@ -228,8 +228,9 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 }
 
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
-  for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2,
-                                     DecoderFamily::qwen2_moe, DecoderFamily::qwen3_5_text}) {
+  for (const DecoderFamily family :
+       {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen2_moe,
+        DecoderFamily::qwen3_5_text, DecoderFamily::deepseek_v3}) {
     SCOPED_TRACE(name_of(family));
     const DecoderConfig config = model(family, family != DecoderFamily::llama);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {
