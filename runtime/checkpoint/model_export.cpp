@@ -34,6 +34,7 @@ std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& 
       held = 0;
     }
     shards.back().push_back(named);
+    shards.back().back().exact = stays_f32(named.name);
     held += bytes;
   }
   return shards;

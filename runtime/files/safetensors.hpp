@@ -27,6 +27,7 @@ namespace maestro {
 struct NamedTensor {
   std::string name;
   ConstTensor tensor;
+  bool exact = false;  ///< write_weights() does not round it
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -51,8 +52,8 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
   return dtype == WeightDtype::f32 ? 4 : 2;
 }
 
-/// Writes f32 tensors as `dtype`, rounded to nearest even, a piece at a time, with the metadata that transformers
-/// requires; other tensors unchanged. Errors as above, and invalid_argument for a finite value beyond the range of F16,
+/// Writes f32 tensors that are not exact as `dtype`, rounded to nearest even, a piece at a time, with the metadata that
+/// transformers requires; other tensors unchanged. Errors as above, and invalid_argument for a finite value beyond the range of F16,
 /// with tensor and value.
 [[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
                                                 WeightDtype dtype, OperationHook hook = {});

@@ -75,13 +75,17 @@ struct Content {
   Metadata metadata;
   WeightDtype weights = WeightDtype::f32;  // dtype of the f32 tensors in the file
 
-  [[nodiscard]] std::string_view dtype_of(const ConstTensor& tensor) const {
-    constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
-    return tensor.dtype() == DType::f32 ? names[static_cast<std::size_t>(weights)] : safetensors_name(tensor.dtype());
+  [[nodiscard]] WeightDtype weights_in(const NamedTensor& named) const {
+    return named.exact ? WeightDtype::f32 : weights;
   }
-  [[nodiscard]] std::uint64_t bytes_of(const ConstTensor& tensor) const {
-    if (tensor.dtype() != DType::f32) return tensor.bytes();
-    return static_cast<std::uint64_t>(tensor.elements()) * size_of(weights);
+  [[nodiscard]] std::string_view dtype_of(const NamedTensor& named) const {
+    constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
+    const DType own = named.tensor.dtype();
+    return own == DType::f32 ? names[static_cast<std::size_t>(weights_in(named))] : safetensors_name(own);
+  }
+  [[nodiscard]] std::uint64_t bytes_of(const NamedTensor& named) const {
+    if (named.tensor.dtype() != DType::f32) return named.tensor.bytes();
+    return static_cast<std::uint64_t>(named.tensor.elements()) * size_of(weights_in(named));
   }
 };
 
@@ -90,15 +94,16 @@ std::string header_of(const Content& content) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!content.metadata.empty()) header["__metadata__"] = content.metadata;
   std::uint64_t begin = 0;
-  for (const auto& [name, tensor] : content.tensors) {
+  for (const NamedTensor& named : content.tensors) {
+    const ConstTensor& tensor = named.tensor;
     auto sizes = nlohmann::ordered_json::array();
     for (int axis = 0; axis < tensor.shape().rank(); ++axis) sizes.push_back(tensor.shape()[axis]);
-    const std::uint64_t end = begin + content.bytes_of(tensor);
+    const std::uint64_t end = begin + content.bytes_of(named);
     nlohmann::ordered_json entry = nlohmann::ordered_json::object();
-    entry["dtype"] = content.dtype_of(tensor);
+    entry["dtype"] = content.dtype_of(named);
     entry["shape"] = std::move(sizes);
     entry["data_offsets"] = {begin, end};
-    header.push_back({name, std::move(entry)});  // operator[] would search: quadratic in an ordered object
+    header.push_back({named.name, std::move(entry)});  // operator[] would search: quadratic in an ordered object
     begin = end;
   }
   std::string text = header.dump();
@@ -137,7 +142,8 @@ Status write_rounded(AtomicFile& file, const NamedTensor& named, WeightDtype dty
 
 Result<WrittenFile> write_content(const std::filesystem::path& target, Content content, OperationHook hook) {
   std::ranges::sort(content.tensors, [&](const NamedTensor& a, const NamedTensor& b) {
-    const int left = rank_of(a.tensor.dtype(), content.weights), right = rank_of(b.tensor.dtype(), content.weights);
+    const int left = rank_of(a.tensor.dtype(), content.weights_in(a));
+    const int right = rank_of(b.tensor.dtype(), content.weights_in(b));
     return left != right ? left < right : a.name < b.name;
   });
   if (const Status checked = check(content.tensors, target); !checked) return checked.error();
@@ -153,7 +159,7 @@ Result<WrittenFile> write_content(const std::filesystem::path& target, Content c
   if (const Status written = file->write(little_endian(header.size())); !written) return written.error();
   if (const Status written = file->write(header); !written) return written.error();
   for (const NamedTensor& named : content.tensors) {
-    const bool as_it_is = content.bytes_of(named.tensor) == named.tensor.bytes();
+    const bool as_it_is = content.bytes_of(named) == named.tensor.bytes();
     const Status written = as_it_is ? file->write({named.tensor.raw(), named.tensor.bytes()})
                                     : write_rounded(*file, named, content.weights);
     if (!written) return Error{written.error().code, written.error().message + " (at tensor " + named.name + ")"};

@@ -97,6 +97,10 @@ Result<std::string> config_with_dtype(std::string_view config, WeightDtype dtype
   return dumped(*object);
 }
 
+bool stays_f32(std::string_view tensor) {
+  return tensor.ends_with(".e_score_correction_bias") || tensor.ends_with(".expert_bias");
+}
+
 Result<std::string> config_with_tokens(std::string_view config, const SpecialTokens& tokens, std::string_view where) {
   Result<ordered_json> object = ordered(config, where);
   if (!object) return object.error();

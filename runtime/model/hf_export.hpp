@@ -20,6 +20,10 @@ namespace maestro {
 /// Replaces the value of `dtype` or `torch_dtype`, whichever exists.
 [[nodiscard]] Result<std::string> config_with_dtype(std::string_view config, WeightDtype dtype, std::string_view where);
 
+/// Returns whether a tensor has F32 in folders of every dtype, as in transformers: the bias of experts' scores, whose
+/// steps are smaller than bf16's.
+[[nodiscard]] bool stays_f32(std::string_view tensor);
+
 /// Sets bos_token_id, eos_token_id and pad_token_id below the model's vocab_size. An absent id becomes null, since the
 /// defaults of transformers belong to other tokenizers.
 [[nodiscard]] Result<std::string> config_with_tokens(std::string_view config, const SpecialTokens& tokens,

@@ -21,7 +21,7 @@ class PackedWeight;
 /// Chooses each token's k experts and their weights (RouterKind).
 struct Route {
   Tensor logits{};  ///< (M, E) f32
-  Tensor bias{};    ///< (E) f32, added to the sigmoids for the choice alone; or undefined
+  Tensor bias{};    ///< (E) f32, added to the sigmoids for the choice only; or undefined
   RouteOptions options{};
   Tensor experts{};  ///< (M, k) i32, best first
   Tensor weights{};  ///< (M, k) f32

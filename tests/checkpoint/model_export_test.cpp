@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/files/half.hpp"
+#include "runtime/model/hf_export.hpp"
 #include "runtime/model/model_files.hpp"
 #include "tests/checkpoint/section_fixture.hpp"
 #include "tests/data/temp_folder.hpp"
@@ -147,6 +148,20 @@ TEST_F(ModelExport, an_export_that_fails_leaves_nothing_and_replaces_nothing_EX1
   EXPECT_THAT(refusal(to("out"), options), HasSubstr("model-00002-of-00002.safetensors"));
   EXPECT_EQ(contents_of(to("out/model.safetensors")), "an earlier export");
   EXPECT_EQ(names_in(folder_.path()), before);
+}
+
+TEST_F(ModelExport, rounds_all_but_exact_tensors) {
+  EXPECT_TRUE(stays_f32("model.layers.1.mlp.gate.e_score_correction_bias"));
+  EXPECT_TRUE(stays_f32("model.layers.1.feed_forward.expert_bias"));
+  EXPECT_FALSE(stays_f32("model.layers.1.mlp.gate.weight"));
+  std::vector<float> values = {0.3001F, 0.3001F};
+  const Tensor tensor(values.data(), DType::f32, {std::int64_t{2}});
+  ASSERT_TRUE(write_weights(to("w.safetensors"), {{"a", tensor}, {"b", tensor, true}}, WeightDtype::bf16).ok());
+  const auto file = SafetensorsFile::open(to("w.safetensors")).value_or_throw();
+  EXPECT_EQ(file.tensor("a").value_or_throw().dtype(), DType::bf16);
+  const ConstTensor exact = file.tensor("b").value_or_throw();
+  ASSERT_EQ(exact.dtype(), DType::f32);
+  EXPECT_EQ(exact.span<float>()[1], 0.3001F);
 }
 
 TEST_F(ModelExport, f16_refuses_a_finite_value_beyond_its_range_by_tensor) {
