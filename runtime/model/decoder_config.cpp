@@ -143,9 +143,8 @@ void read_balance(const JobTable& section, ExpertConfig& experts) {
       {"how a trained section keeps its experts' loads equal: by a loss that reads the step before, or each sample; by "
        "the scores' bias, the default of families that have one; or not"});
   const double weight =
-      section.number("balance_weight", experts.usual_balance_weight, {.min = 0.0},
-                     {"weight of the loss that keeps loads equal; by default the weights' router_aux_loss_coef, and "
-                      "with balance = \"bias\" none"});
+      section.number("balance_weight", experts.balance_weight.value_or(1e-3), {.min = 0.0},
+                     {"weight of the loss that keeps loads equal; with balance = \"bias\" absent: none"});
   const double rate = section.number("bias_rate", 1e-3, {.min = 0.0},
                                      {"change of the scores' bias in a step, with balance = \"bias\""});
   if (section.has("balance")) experts.balance = balance;

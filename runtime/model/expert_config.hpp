@@ -35,7 +35,6 @@ struct ExpertConfig {
   // For training only, not a part of the model. Sections resolve absent values.
   std::optional<LoadBalance> balance;
   std::optional<double> balance_weight;  ///< weight of the loss that keeps loads equal
-  double usual_balance_weight = 1e-3;    ///< the weights' router_aux_loss_coef
   std::optional<double> bias_rate;       ///< a step's change of the scores' bias
   double z_weight = 0;                   ///< weight of the loss that keeps scores small
 

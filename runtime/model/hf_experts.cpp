@@ -247,12 +247,8 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
   if (const JsonValue jitter = keys.find("router_jitter_noise"); jitter && jitter.json() != 0) {
     jitter.refuse("is not supported; only 0 is");
   }
-  // Of training, which is not a part of the model.
-  (void)keys.find("output_router_logits");
-  if (const JsonValue weight = keys.find("router_aux_loss_coef")) {
-    if (!weight.json().is_number() || weight.json() < 0) weight.expected("a number, at least 0");
-    experts.usual_balance_weight = weight.json();
-  }
+  // Of training, which is not a part of the model. Published coefficients are not comparable: gpt-oss has 0.9.
+  for (const char* key : {"output_router_logits", "router_aux_loss_coef"}) (void)keys.find(key);
 }
 
 void write_hf_experts(const DecoderConfig& config, nlohmann::ordered_json& out) {

@@ -41,7 +41,7 @@ void resolve_balance(const SectionContext& context, DecoderConfig& config) {
   refuse(balance != LoadBalance::bias && experts.bias_rate.has_value(), "bias_rate", "balance is not \"bias\"");
   const bool usual = balance == LoadBalance::sequence || balance == LoadBalance::batch;
   experts.balance = balance;
-  experts.balance_weight = experts.balance_weight.value_or(usual ? experts.usual_balance_weight : 0);
+  experts.balance_weight = experts.balance_weight.value_or(usual ? 1e-3 : 0);
   experts.bias_rate = experts.bias_rate.value_or(1e-3);
 }
 
