@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "runtime/core/aligned_memory.hpp"
@@ -27,7 +28,6 @@ namespace maestro {
 struct NamedTensor {
   std::string name;
   ConstTensor tensor;
-  bool exact = false;  ///< write_weights() does not round it
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -52,11 +52,12 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
   return dtype == WeightDtype::f32 ? 4 : 2;
 }
 
-/// Writes f32 tensors that are not exact as `dtype`, rounded to nearest even, a piece at a time, with the metadata that
-/// transformers requires; other tensors unchanged. Errors as above, and invalid_argument for a finite value beyond the range of F16,
-/// with tensor and value.
+/// Writes f32 tensors as `dtype`, except those that `exact` names, rounded to nearest even, a piece at a time, with the
+/// metadata that transformers requires; other tensors unchanged. Errors as above, and invalid_argument for a finite
+/// value beyond the range of F16, with tensor and value.
 [[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
-                                                WeightDtype dtype, OperationHook hook = {});
+                                                WeightDtype dtype, bool (*exact)(std::string_view tensor) = nullptr,
+                                                OperationHook hook = {});
 
 /// A file opened for reading: the complete header is checked, the data are mapped and read on access. Tensors are views
 /// of this object, valid while it (or the object that it was moved to) lives. Thread-safe.
@@ -72,13 +73,16 @@ class SafetensorsFile {
   /// on. Of more than four dimensions the inner ones are folded: (C, 3, 2, p, p) becomes (C, 3, 2, p p). Errors:
   /// not_found with the nearest name; invalid_argument for a dtype (F64, BOOL, ...) that this program does not support.
   [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
+  /// Returns rows [first, first + count) of a tensor, as tensor(); all dimensions but the last are folded into rows. Of
+  /// an F16 tensor only these rows are converted. Errors as tensor(), and invalid_argument for rows beyond the tensor.
+  [[nodiscard]] Result<ConstTensor> rows(std::string_view name, std::int64_t first, std::int64_t count) const;
   /// Returns the tensor's shape and dtype as tensor() does, but without memory and without reading data. Errors as
   /// tensor().
   [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   /// Writes elements [first, first + to.size()) of an F16 tensor as f32, and reads only these. Errors as tensor(), and
   /// invalid_argument for another dtype or a range beyond the tensor.
   [[nodiscard]] Status widen(std::string_view name, std::int64_t first, std::span<float> to) const;
-  /// Frees memory from reading the tensor: the widened copy, and mapped pages, which are read again on access. Views of
+  /// Frees memory from reading the tensor: widened copies, and mapped pages, which are read again on access. Views of
   /// an F16 tensor become invalid. Unknown names are ignored.
   void release(std::string_view name) const;
   /// Returns all tensors in the order of the data, or the first error of `tensor`.
@@ -102,18 +106,19 @@ class SafetensorsFile {
     std::uint64_t end = 0;
     AlignedMemory realigned;  // copy, if the data in an old file are not aligned for the dtype
   };
-  /// F16 tensors as f32, by name.
+  /// Elements of F16 tensors as f32, by name, first element and number.
   struct Widened {
     std::mutex mutex;
-    std::map<std::string, AlignedMemory, std::less<>> memory;
+    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, AlignedMemory> memory;
   };
   SafetensorsFile() = default;
   void realign();
   [[nodiscard]] const std::byte* bytes_of(const Entry& entry) const;
   [[nodiscard]] Result<ConstTensor> described(const std::string& name, const Entry& entry) const;
   [[nodiscard]] Error unknown(std::string_view name) const;
-  /// Returns the f32 copy of an F16 entry.
-  [[nodiscard]] const std::byte* widened(const std::string& name, const Entry& entry) const;
+  /// Returns an f32 copy of elements [first, first + count) of an F16 entry.
+  [[nodiscard]] const std::byte* widened(const std::string& name, const Entry& entry, std::int64_t first,
+                                         std::int64_t count) const;
 
   std::filesystem::path path_;
   MappedFile file_;

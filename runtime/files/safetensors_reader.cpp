@@ -235,8 +235,27 @@ Result<ConstTensor> SafetensorsFile::tensor(std::string_view name) const {
   const auto& [stored_name, entry] = *found;
   const Result<ConstTensor> form = described(stored_name, entry);
   if (!form) return form.error();
-  const std::byte* const data = entry.dtype == "F16" ? widened(stored_name, entry) : bytes_of(entry);
+  const std::byte* const data =
+      entry.dtype == "F16" ? widened(stored_name, entry, 0, form->elements()) : bytes_of(entry);
   return ConstTensor(data, form->dtype(), form->shape());
+}
+
+Result<ConstTensor> SafetensorsFile::rows(std::string_view name, std::int64_t first, std::int64_t count) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return unknown(name);
+  const auto& [stored_name, entry] = *found;
+  const Result<ConstTensor> form = described(stored_name, entry);
+  if (!form) return form.error();
+  const std::int64_t columns = form->columns(), rows = columns == 0 ? 0 : form->elements() / columns;
+  if (first < 0 || count < 0 || count > rows || first > rows - count) {
+    return Error{ErrorCode::invalid_argument, path_.string() + ": tensor " + printable(name) + " has " +
+                                                  std::to_string(rows) + " rows, not " + std::to_string(count) +
+                                                  " from " + std::to_string(first)};
+  }
+  const std::byte* const data =
+      entry.dtype == "F16" ? widened(stored_name, entry, first * columns, count * columns)
+                           : bytes_of(entry) + static_cast<std::size_t>(first * columns) * size_of(form->dtype());
+  return ConstTensor(data, form->dtype(), Shape{count, columns});
 }
 
 Status SafetensorsFile::widen(std::string_view name, std::int64_t first, std::span<float> to) const {
@@ -260,7 +279,7 @@ void SafetensorsFile::release(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return;
   const std::scoped_lock lock(widened_->mutex);
-  if (const auto wide = widened_->memory.find(name); wide != widened_->memory.end()) widened_->memory.erase(wide);
+  std::erase_if(widened_->memory, [&](const auto& held) { return std::get<0>(held.first) == name; });
   const Entry& entry = found->second;
   file_.release(
       data_.subspan(static_cast<std::size_t>(entry.begin), static_cast<std::size_t>(entry.end - entry.begin)));
@@ -276,13 +295,13 @@ const std::byte* SafetensorsFile::bytes_of(const Entry& entry) const {
   return entry.realigned.data() != nullptr ? entry.realigned.data() : data_.data() + entry.begin;
 }
 
-const std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry) const {
+const std::byte* SafetensorsFile::widened(const std::string& name, const Entry& entry, std::int64_t first,
+                                          std::int64_t count) const {
   const std::scoped_lock lock(widened_->mutex);
-  const auto [held, added] = widened_->memory.try_emplace(name);
+  const auto [held, added] = widened_->memory.try_emplace({name, first, count});
   if (!added) return held->second.data();
-  const std::size_t count = static_cast<std::size_t>(entry.end - entry.begin) / sizeof(std::uint16_t);
-  held->second = AlignedMemory(count * sizeof(float));
-  const auto* from = reinterpret_cast<const std::uint16_t*>(bytes_of(entry));
+  held->second = AlignedMemory(static_cast<std::size_t>(count) * sizeof(float));
+  const auto* from = reinterpret_cast<const std::uint16_t*>(bytes_of(entry)) + first;
   std::transform(from, from + count, reinterpret_cast<float*>(held->second.data()), value_of_half);
   return held->second.data();
 }

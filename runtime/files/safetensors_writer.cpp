@@ -73,10 +73,11 @@ Status check(const std::vector<NamedTensor>& sorted, const std::filesystem::path
 struct Content {
   std::vector<NamedTensor> tensors;
   Metadata metadata;
-  WeightDtype weights = WeightDtype::f32;  // dtype of the f32 tensors in the file
+  WeightDtype weights = WeightDtype::f32;            // dtype of the f32 tensors in the file
+  bool (*exact)(std::string_view tensor) = nullptr;  // names tensors that stay in f32
 
   [[nodiscard]] WeightDtype weights_in(const NamedTensor& named) const {
-    return named.exact ? WeightDtype::f32 : weights;
+    return exact != nullptr && exact(named.name) ? WeightDtype::f32 : weights;
   }
   [[nodiscard]] std::string_view dtype_of(const NamedTensor& named) const {
     constexpr std::array<std::string_view, 3> names{"F32", "BF16", "F16"};
@@ -175,8 +176,8 @@ Result<WrittenFile> write_safetensors(const std::filesystem::path& target, std::
 }
 
 Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
-                                  WeightDtype dtype, OperationHook hook) {
-  return write_content(target, {std::move(tensors), {{"format", "pt"}}, dtype}, std::move(hook));
+                                  WeightDtype dtype, bool (*exact)(std::string_view tensor), OperationHook hook) {
+  return write_content(target, {std::move(tensors), {{"format", "pt"}}, dtype, exact}, std::move(hook));
 }
 
 Status SafetensorsFile::copy_changed(const std::filesystem::path& target,

@@ -165,6 +165,25 @@ TEST(Safetensors, elements_of_an_f16_tensor_are_widened_without_the_others) {
   EXPECT_EQ(file.widen("value", 0, found).error().code, ErrorCode::not_found);
 }
 
+TEST(Safetensors, rows_are_read_without_the_others) {
+  const TempFolder folder;
+  std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8};
+  const Tensor tensor(values.data(), DType::f32, {2, 2, 2});
+  for (const WeightDtype dtype : {WeightDtype::f32, WeightDtype::f16}) {
+    const auto path = folder.path() / std::string(name_of(dtype));
+    ASSERT_TRUE(write_weights(path, {{"experts", tensor}}, dtype).ok());
+    const SafetensorsFile file = SafetensorsFile::open(path).value_or_throw();
+    const ConstTensor rows = file.rows("experts", 1, 2).value_or_throw(),
+                      last = file.rows("experts", 3, 1).value_or_throw();
+    EXPECT_EQ(rows.shape(), (Shape{2, 2}));
+    EXPECT_THAT(rows.span<float>(), testing::ElementsAre(3, 4, 5, 6));
+    EXPECT_THAT(last.span<float>(), testing::ElementsAre(7, 8));
+    file.release("experts");
+    EXPECT_THAT(file.rows("experts", 0, 4).value_or_throw().span<float>(), testing::ElementsAreArray(values));
+    EXPECT_THAT(file.rows("experts", 3, 2).error().message, HasSubstr("has 4 rows, not 2 from 3"));
+  }
+}
+
 TEST(Safetensors, every_f16_value_is_read_as_the_f32_of_the_same_value) {
   const TempFolder folder;
   std::string bytes;
