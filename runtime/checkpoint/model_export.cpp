@@ -34,7 +34,6 @@ std::vector<std::vector<NamedTensor>> shards_of(const std::vector<NamedTensor>& 
       held = 0;
     }
     shards.back().push_back(named);
-    shards.back().back().exact = stays_f32(named.name);
     held += bytes;
   }
   return shards;
@@ -70,7 +69,7 @@ Result<ExportedModel> write_model(const MadeModel& whole, std::string_view origi
     Result<AlignedMemory> made = AlignedMemory();
     if (whole.make) made = make_tensors(whole, shards[index]);
     if (!made) return made.error();
-    const auto written = write_weights(folder / file, shards[index], model.dtype);
+    const auto written = write_weights(folder / file, shards[index], model.dtype, stays_f32);
     if (!written) return written.error();
   }
   if (count > 1) {
