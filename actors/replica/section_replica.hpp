@@ -102,8 +102,7 @@ class SectionReplica : public RunActor {
   // Results of the boundary.
   double sum_of_squares_ = 0;          // sum over the section
   double clipped_sum_of_squares_ = 0;  // sum for clipping the gradients
-  double lr_ = 0;
-  std::vector<Metric> figures_;  // of the values after the step
+  WorkDone end_;                       // lr and figures of the step
   WeightPublisher publisher_;
   std::optional<ReplicaSnapshot> snapshot_;  // none: no snapshot is being copied
   std::optional<NormTotal> norm_total_;      // last message; it may arrive before the replica awaits it

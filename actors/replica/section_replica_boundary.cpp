@@ -42,6 +42,12 @@ WorkResult with_figures(PassMetrics figures, double lr) {
   }));
 }
 
+/// Adds the results of an action that changes values.
+void add_results(WorkDone& end, const WorkDone& action) {
+  end.lr = std::max(end.lr, action.lr);
+  if (!action.metrics.empty()) end.metrics = action.metrics;
+}
+
 RankJob load_values(ReplicaRank& rank) {
   return [runner = rank.runner()] {
     runner->section().parameters().load_gathered_values(*runner->context().ops);
@@ -56,9 +62,9 @@ RankJob clear_gradients(ReplicaRank& rank) {
   };
 }
 
-/// Returns the optimizer's job. `norm`: norm of all gradients that are clipped together. `tokens`: the section's.
-RankJob optimizer_step(ReplicaRank& rank, StepId step, double norm, std::int64_t tokens) {
-  return [runner = rank.runner(), step, norm, tokens]() -> Result<WorkResult> {
+/// Returns the optimizer's job. `norm`: norm of all gradients that are clipped together.
+RankJob optimizer_step(ReplicaRank& rank, const StepBoundary& mark, double norm) {
+  return [runner = rank.runner(), step = mark.step, norm, tokens = mark.tokens]() -> Result<WorkResult> {
     const Result<OptimizerStep> stepped = runner->step(step, norm, tokens);
     if (!stepped) return stepped.error();
     const bool shares = runner->section().parameters().optimizer_sharded();
@@ -87,8 +93,7 @@ StepEndOptions step_end_options(const ReplicaSpec& spec, const ReplicaRanks& ran
 void SectionReplica::start_boundary(const StepBoundary& boundary) {
   step_ = boundary.step;
   sum_of_squares_ = 0;
-  lr_ = 0;
-  figures_.clear();
+  end_ = {};
   step_end_ = StepEnd(step_end_options(spec_, ranks_, publisher_.sends()), boundary);
   if (step_end_.contains(StepAction::write)) {
     snapshot_.emplace(spec_, boundary, caf::actor_cast<caf::actor>(this), coordinator_, publisher_.kept(boundary.step));
@@ -118,9 +123,7 @@ void SectionReplica::start_action() {
     case StepAction::step:
       return ranks_.submit(
           "step", step_,
-          [this](ReplicaRank& rank) {
-            return optimizer_step(rank, step_, std::sqrt(clipped_sum_of_squares_), work_.mark.tokens);
-          },
+          [this](ReplicaRank& rank) { return optimizer_step(rank, work_.mark, std::sqrt(clipped_sum_of_squares_)); },
           spec_.emulated.step);
     case StepAction::load_values:
       return ranks_.submit("take", step_, load_values);
@@ -142,8 +145,7 @@ void SectionReplica::start_action() {
 
 void SectionReplica::action_done() {
   if (step_end_.at(StepAction::norm)) sum_of_squares_ = clipped_sum_of_squares_ = ranks_.gathered().sum_of_squares;
-  if (step_end_.at(StepAction::step)) lr_ = ranks_.gathered().lr;
-  if (step_end_.at(StepAction::step) || step_end_.at(StepAction::load_values)) figures_ = ranks_.gathered().metrics;
+  if (step_end_.at(StepAction::step) || step_end_.at(StepAction::load_values)) add_results(end_, ranks_.gathered());
   if (step_end_.at(StepAction::publish)) check(publisher_.send());
   step_end_.advance();
   start_action();
@@ -184,7 +186,8 @@ void SectionReplica::take_total() {
 void SectionReplica::report_step() {
   if (work_.mark.pass == Pass::train) settled_ = std::max(settled_, step_);
   if (standing_.pending()) standing_.deliver(stands_still());
-  StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_), lr_, figures_};
+  StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_),
+                end_.lr,       end_.metrics};
   done.times = clock_.take(Clock::now());
   for (const auto& rank : ranks_) {
     rank->ports().take_sent(done.sent);

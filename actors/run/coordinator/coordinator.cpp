@@ -226,10 +226,7 @@ void Coordinator::step_done(const StepDone& message) {
   open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers};
   if (++open.replicas_done_of[message.section] == replicas_.at(message.section).size()) {
     open.sections_done.insert(message.section);
-    for (const Metric& metric : message.metrics) {
-      open.totals[message.section].add(0, metric.name, metric.sum, metric.weight);
-    }
-    recorder_.section_ended(open, message.section);
+    recorder_.section_ended(open, message.section, message.metrics);
   }
   if (open.replicas_done.size() == replicas_in_all_) close(key);
 }

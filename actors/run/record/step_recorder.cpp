@@ -110,7 +110,8 @@ void StepRecorder::early_stage_ended(const OpenUnit& open, const GraphNode& node
   latest_[row->section] = *row;
 }
 
-void StepRecorder::section_ended(OpenUnit& open, SectionId section) {
+void StepRecorder::section_ended(OpenUnit& open, SectionId section, const std::vector<Metric>& figures) {
+  for (const Metric& figure : figures) open.totals[section].add(0, figure.name, figure.sum, figure.weight);
   const GraphNode& node = options_->graph->node(section);
   const auto now = Clock::now();
   const auto last_end = std::exchange(last_end_[section.value()], now);

@@ -33,7 +33,7 @@ class StepRecorder {
   void step_announced(const OpenUnit& step);
   void micro_batch_done(OpenUnit& open, const MicroBatchDone& message);
   /// Records the figures of a section after all of its replicas have ended the unit.
-  void section_ended(OpenUnit& open, SectionId section);
+  void section_ended(OpenUnit& open, SectionId section, const std::vector<Metric>& figures);
   /// Records that a training step has ended. Returns its rows, by section.
   std::vector<StepRow> step_ended(const OpenUnit& step, Clock::time_point end);
   /// Writes the step to the journal and the figures; moves its samples and lane reports out of `step`.
