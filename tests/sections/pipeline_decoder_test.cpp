@@ -83,9 +83,9 @@ TEST_P(DecoderInStages, losses_gradients_and_their_norm_are_those_of_the_uncut_s
       EXPECT_EQ(found.metric(metric.name).weight, metric.weight) << metric.name;
     }
     // The gradients of a delta rule's decay are sums whose terms cancel; in samples of two rows they are small.
-    const bool delta = GetParam().family == DecoderFamily::qwen3_5_text;
+    const bool delta = has_delta_rules(GetParam().family);
     expect_close(stages.whole(ParameterBuffer::gradients), by_name(single.whole(ParameterBuffer::gradients)),
-                 delta ? 2 * gradient_tolerance : gradient_tolerance, delta ? 1e-3 : 1e-6);
+                 delta ? 5 * gradient_tolerance : gradient_tolerance, delta ? 1e-3 : 1e-6);
     const double squares = single.gradient_sum_of_squares();
     EXPECT_GT(squares, 0);
     EXPECT_NEAR(stages.gradient_sum_of_squares(), squares, gradient_tolerance * squares);
