@@ -13,9 +13,12 @@ namespace maestro {
 /// Weights of a tensor rank: its rows of `in` and shared_in, its columns of `out` and shared_out; the rest is not cut.
 struct ExpertWeights {
   Parameter* router = nullptr;       ///< (E, C); null: the layer has a dense network
+  Parameter* router_bias = nullptr;  ///< (E); null: none
   Parameter* bias = nullptr;         ///< (E), added to scores only for the choice; null: none
-  Parameter* in = nullptr;           ///< (E 2F, C), E groups [gate | up]
+  Parameter* in = nullptr;           ///< (E 2F, C), E groups, gate and up as GluGate states
   Parameter* out = nullptr;          ///< (E C, F), E groups
+  Parameter* in_bias = nullptr;      ///< (E, 2F), cut by columns; null: none
+  Parameter* out_bias = nullptr;     ///< (E, C); null: none, or added by another rank
   Affine shared_in;                  ///< (2 Fs, C) [gate | up]; without weight: no shared expert
   Affine shared_out;                 ///< (C, Fs)
   Parameter* loads = nullptr;        ///< (E), stepped by counts in training with a balance; null: none

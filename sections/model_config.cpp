@@ -128,6 +128,8 @@ std::vector<Setting> settings(const DecoderConfig& ours, const DecoderConfig& st
   };
   all.push_back({"norm_topk_prob", normed(ours), normed(stored)});
   expert("use_expert_bias", &ExpertConfig::score_bias);
+  expert("swiglu_limit", &ExpertConfig::gate_limit);
+  expert("swiglu_alpha", &ExpertConfig::gate_alpha);
   const auto router = [&](const char* key, auto member) {
     all.push_back({key, text(ours.experts.router.*member), text(stored.experts.router.*member)});
   };

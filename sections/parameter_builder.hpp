@@ -54,6 +54,11 @@ class ParameterBuilder {
     state_.push_back({parameter.name(), &parameter, 0, 0, transposed});
     return parameter;
   }
+  /// Stores a parameter of G groups, each transposed: (G, columns, rows of a group).
+  Parameter& stored_transposed_groups(Parameter& parameter) {
+    state_.push_back({.name = parameter.name(), .parameter = &parameter, .transposed = true, .grouped = true});
+    return parameter;
+  }
   /// Stores some rows under `name`; `first` and `rows` count in the full parameter.
   void stored_rows(const std::string& name, Parameter& parameter, std::int64_t first, std::int64_t rows) {
     state_.push_back({name, &parameter, first, rows, false});

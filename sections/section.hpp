@@ -190,6 +190,7 @@ struct StateEntry {
   bool transposed = false;  ///< stored as (columns, rows), like GPT-2's Conv1D
   bool copy = false;        ///< stored by another stage: read, but not written
   bool vector = false;      ///< a single row of a matrix that is stored as a vector
+  bool grouped = false;     ///< all groups of a parameter, stored as (groups, ...), transposed or not
 };
 
 /// Parameters with the names under which they are stored.

@@ -45,8 +45,18 @@ Shape untransposed_shape(const StateEntry& entry) {
   return whole.rank() == 1 ? Shape{entry.rows} : Shape{entry.rows, whole.elements() / whole[0]};
 }
 
+/// Returns the rows of a matrix in the entry: a group, or all.
+std::int64_t matrix_rows(const StateEntry& entry) {
+  return rows_of(entry).count / (entry.grouped ? entry.parameter->groups() : 1);
+}
+
 Shape stored_shape(const StateEntry& entry) {
   const Shape shape = untransposed_shape(entry);
+  if (entry.grouped) {
+    const std::int64_t rows = matrix_rows(entry), columns = shape.elements() / shape[0];
+    const std::int64_t groups = entry.parameter->groups();
+    return entry.transposed ? Shape{groups, columns, rows} : Shape{groups, rows, columns};
+  }
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
@@ -56,7 +66,8 @@ struct HeldRows {
   std::int64_t first = 0;
 };
 
-/// Returns the parts of the entry's tensor among `held`: the overlap of the rank's slice and the entry's rows.
+/// Returns the parts of the entry's tensor among `held`: where the rank's slice and the entry's rows overlap, each in
+/// one matrix.
 std::vector<Piece> pieces_of(const HeldRows& held, const StateEntry& entry) {
   const Parameter& parameter = *entry.parameter;
   const std::int64_t columns = parameter.shape().elements() / parameter.shape()[0];
@@ -69,9 +80,14 @@ std::vector<Piece> pieces_of(const HeldRows& held, const StateEntry& entry) {
     const std::int64_t kept = std::min(run.rows, held.first + rows - run.row);
     const std::int64_t first = std::max(run.whole_row + skipped, wanted.first);
     const std::int64_t end = std::min(run.whole_row + kept, wanted.first + wanted.count);
-    if (first >= end) continue;
-    const std::int64_t row = run.row + first - run.whole_row - held.first;
-    pieces.push_back({values.row_slice(row, end - first), first - wanted.first, parameter.columns().first});
+    const std::int64_t height = matrix_rows(entry);
+    for (std::int64_t next = first; next < end;) {
+      const std::int64_t stored = next - wanted.first;
+      const std::int64_t count = std::min(end - next, height - stored % height);
+      const std::int64_t row = run.row + next - run.whole_row - held.first;
+      pieces.push_back({values.row_slice(row, count), stored, parameter.columns().first});
+      next += count;
+    }
   }
   return pieces;
 }
@@ -88,10 +104,11 @@ struct View {
 template <class Value>
 View<Value> place_of(const Piece& piece, const StateEntry& entry, Value* stored) {
   const Shape shape = untransposed_shape(entry);
-  const std::int64_t whole_rows = rows_of(entry).count;
-  View<Value> view{stored, shape.elements() / whole_rows, 1};
-  if (entry.transposed) view = {view.data, 1, whole_rows};
-  view.data += piece.stored_row * view.row_stride + piece.stored_column * view.column_stride;
+  const std::int64_t height = matrix_rows(entry), columns = shape.elements() / rows_of(entry).count;
+  const std::int64_t matrix = piece.stored_row / height;
+  View<Value> view{stored + matrix * height * columns, columns, 1};
+  if (entry.transposed) view = {view.data, 1, height};
+  view.data += piece.stored_row % height * view.row_stride + piece.stored_column * view.column_stride;
   return view;
 }
 
@@ -247,6 +264,42 @@ void take(const ConstTensor& from, const StateEntry& entry, const HeldRows& held
   for (const Piece& piece : pieces_of(held, entry)) copy_in(piece, entry, from);
 }
 
+/// Throws JobError for a block that is not numbers.
+void check_numbers(const Mxfp4Rows& rows, const StateEntry& entry, const std::string& file) {
+  if (rows.numbers()) return;
+  throw JobError(file + ": tensor '" + entry.name + "_scales' has the scale 255, with which a block is NaN",
+                 ErrorCode::corrupt);
+}
+
+/// Widens the stored rows' pieces into `held`. Throws as above.
+void widen(const Mxfp4Rows& from, const StateEntry& entry, const HeldRows& held, const std::string& file) {
+  for (const Piece& piece : pieces_of(held, entry)) {
+    const Mxfp4Rows rows = from.row_slice(piece.stored_row, piece.held.rows());
+    check_numbers(rows, entry, file);
+    const auto columns = static_cast<std::size_t>(piece.held.columns());
+    float* to = piece.held.data<float>();
+    for (std::int64_t row = 0; row < rows.rows; ++row, to += columns) {
+      rows.widen(row, piece.stored_column, {to, columns});
+    }
+  }
+}
+
+/// Copies the blocks of the parameter's rows from `first` on. Throws as widen().
+void copy_blocks(const Mxfp4Rows& from, const Parameter& parameter, std::int64_t first, Mxfp4Room& to,
+                 const StateEntry& entry, const std::string& file) {
+  const std::int64_t skipped = parameter.columns().first / mxfp4_block, count = to.columns / mxfp4_block;
+  for (const Parameter::Run& run : parameter.runs()) {
+    const std::int64_t end = std::min(run.row + run.rows, first + to.rows);
+    for (std::int64_t row = std::max(run.row, first); row < end; ++row) {
+      const Mxfp4Rows own = from.row_slice(run.whole_row + row - run.row, 1);
+      check_numbers(own, entry, file);
+      const std::int64_t at = (row - first) * count;
+      std::copy_n(own.blocks + skipped * mxfp4_bytes, count * mxfp4_bytes, to.blocks.data() + at * mxfp4_bytes);
+      std::copy_n(own.scales + skipped, count, to.scales.data() + at);
+    }
+  }
+}
+
 Status make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -386,11 +439,25 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status fits = check_all(section, entries, described, stored->label(), ""); !fits) return fits;
   for (const StateEntry& entry : entries) entries_of[entry.parameter].push_back(&entry);
   for (Parameter& parameter : parameters->all()) {
+    const std::vector<const StateEntry*>& own = entries_of[&parameter];
+    if (own.size() == 1 && parameters->takes_blocks(parameter)) {
+      if (const auto blocks = stored->blocks(own.front()->name).value_or_throw()) {
+        parameters->load_blocks(parameter, [&](Mxfp4Room& room, std::int64_t first) {
+          copy_blocks(*blocks, parameter, first, room, *own.front(), stored->label());
+          stored->release(own.front()->name);
+        });
+        continue;
+      }
+    }
     parameters->load(parameter, [&](std::span<float> values, std::int64_t first) {
       const HeldRows held{Tensor(values.data(), DType::f32, Shape{std::ssize(values)}), first};
       for (const StateEntry* entry : entries_of[&parameter]) {
         if (pieces_of(held, *entry).empty()) continue;
-        take(stored->tensor(entry->name).value_or_throw(), *entry, held);
+        if (const auto blocks = stored->blocks(entry->name).value_or_throw()) {
+          widen(*blocks, *entry, held, stored->label());
+        } else {
+          take(stored->tensor(entry->name).value_or_throw(), *entry, held);
+        }
         stored->release(entry->name);
       }
     });

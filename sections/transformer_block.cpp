@@ -100,9 +100,10 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
                           options.norm.offset};
     x = head_norm(tape, x, norms, options.attention.shape, options.tensor_group);
   }
-  const Var out = options.cache != nullptr
-                      ? cached_attention(tape, x, options.attention, layout, *options.cache)
-                      : context_attention(tape, x, options.attention, layout, options.context_group);
+  AttentionOptions attention = options.attention;
+  attention.sinks = weights.sinks;
+  const Var out = options.cache != nullptr ? cached_attention(tape, x, attention, layout, *options.cache)
+                                           : context_attention(tape, x, attention, layout, options.context_group);
   return weights.latent.given() ? value_columns(tape, out, options.latent) : out;
 }
 
@@ -111,7 +112,9 @@ Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const Bl
   Communicator* const group = options.tensor_group;
   if (weights.experts.router != nullptr) {
     const ExpertOptions experts{options.experts_per_token, options.router, options.gate, options.balance};
-    return reduce_scatter_rows(tape, expert_network(tape, x, weights.experts, experts), group);
+    ExpertWeights own = weights.experts;
+    if (group != nullptr && group->rank() > 0) own.out_bias = nullptr;
+    return reduce_scatter_rows(tape, expert_network(tape, x, own, experts), group);
   }
   const Affine& in = weights.ffn_in;
   const Affine out = part_of(weights.ffn_out, group);

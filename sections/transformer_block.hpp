@@ -42,7 +42,8 @@ struct BlockWeights {
   Parameter* ffn_scale = nullptr;
   Parameter* query_norm = nullptr;  ///< norms of query and key, as in HeadNorms
   Parameter* key_norm = nullptr;
-  ExpertWeights experts;  ///< a mixture in place of ffn_in and ffn_out, if it has a router
+  Parameter* sinks = nullptr;  ///< the rank's heads' sinks, (H); null: none
+  ExpertWeights experts;       ///< a mixture in place of ffn_in and ffn_out, if it has a router
 };
 
 /// Constants of a model's norms.

@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 /// Ends of names: tensors that hold all experts of a layer.
 constexpr std::string_view fused_gate_up = ".experts.gate_up_proj", fused_down = ".experts.down_proj";
 
+/// End of names: blocks in MXFP4.
+constexpr std::string_view blocks_end = "_blocks";
+
 constexpr const char* adapters_instead =
     " holds adapters; `maestro export --merge` makes a whole model of them and the weights below";
 
@@ -187,6 +190,7 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, ModelPart part
   }
   if (const Status joined = opened.join_tied(); !joined) return joined.error();
   if (const Status split = opened.split_experts(); !split) return split.error();
+  if (const Status blocks = opened.join_blocks(); !blocks) return blocks.error();
   return opened;
 }
 
@@ -220,6 +224,7 @@ Status WeightsFolder::split_experts() {
   if (!config) return config.error();
   if (!has_experts(config->family)) return {};  // unexpected tensors are refused by name
   const ExpertNames expert_name = expert_names(config->family);
+  if (expert_name.transposed) return {};
   for (const std::string& name : found) {
     const Place place = places_.find(name)->second;
     const auto described = this->described(name);
@@ -253,6 +258,37 @@ Status WeightsFolder::split_experts() {
     const Place moved = router->second;
     places_.erase(router);
     places_.try_emplace(block + ".gate.weight", moved);
+  }
+  return {};
+}
+
+Status WeightsFolder::join_blocks() {
+  for (const std::string& name : names()) {
+    if (!name.ends_with(blocks_end)) continue;
+    const auto described = this->described(name);
+    if (!described) return described.error();
+    const Shape& shape = described->shape();
+    if (described->dtype() != DType::u8) continue;
+    const std::string base = name.substr(0, name.size() - blocks_end.size()), scales = base + "_scales";
+    const auto scales_place = places_.find(scales);
+    if (scales_place == places_.end()) return unknown(scales);
+    const auto factors = this->described(scales);
+    if (!factors) return factors.error();
+    if (shape.rank() != 4 || shape[3] != mxfp4_bytes || factors->dtype() != DType::u8 ||
+        factors->shape() != Shape{shape[0], shape[1], shape[2]}) {
+      return Error{ErrorCode::invalid_argument, label() + ": tensors '" + name + "' " + shape.to_string() + " and '" +
+                                                    scales + "' " + factors->shape().to_string() +
+                                                    " have other shapes than blocks (groups, rows, n, 16) and "
+                                                    "scales (groups, rows, n), both U8, of MXFP4"};
+    }
+    const auto place = places_.find(name);
+    Place joined = place->second;
+    joined.scales = scales_place->second.stored_name;
+    joined.scales_file = scales_place->second.file;
+    places_.erase(place);
+    places_.erase(scales_place);
+    if (places_.try_emplace(base, joined).second) continue;
+    return Error{ErrorCode::corrupt, label() + ": tensor '" + base + "' is stored twice, also in '" + name + "'"};
   }
   return {};
 }
@@ -301,12 +337,7 @@ Error WeightsFolder::unknown(std::string_view name) const {
 }
 
 Result<ConstTensor> WeightsFolder::own_shape(const Place& place, Result<ConstTensor> stored) const {
-  if (stored && place.rows > 0) {
-    const std::int64_t columns = stored->shape()[stored->shape().rank() - 1];
-    const Shape own{place.rows, columns};
-    if (!stored->defined()) return ConstTensor(nullptr, stored->dtype(), own);
-    return stored->reshaped(Shape{stored->elements() / columns, columns}).row_slice(place.first_row, place.rows);
-  }
+  if (stored && place.rows > 0) return ConstTensor(nullptr, stored->dtype(), Shape{place.rows, stored->columns()});
   if (!stored || place.leading_ones == 0) return stored;
   const Shape& shape = stored->shape();
   const Shape own = with_ones(shape, -place.leading_ones);
@@ -319,18 +350,46 @@ Result<ConstTensor> WeightsFolder::own_shape(const Place& place, Result<ConstTen
 Result<ConstTensor> WeightsFolder::tensor(std::string_view name) const {
   const auto found = places_.find(name);
   if (found == places_.end()) return unknown(name);
-  return own_shape(found->second, files_[found->second.file].tensor(found->second.stored_name));
+  if (!found->second.scales.empty()) {
+    return Error{ErrorCode::invalid_argument, label() + ": '" + std::string(name) +
+                                                  "' is in MXFP4, which is not read here; save the model in bf16 "
+                                                  "first, as with `maestro export`"};
+  }
+  const Place& place = found->second;
+  const SafetensorsFile& file = files_[place.file];
+  if (place.rows > 0) return file.rows(place.stored_name, place.first_row, place.rows);
+  return own_shape(place, file.tensor(place.stored_name));
+}
+
+Result<std::optional<Mxfp4Rows>> WeightsFolder::blocks(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) return unknown(name);
+  const Place& place = found->second;
+  if (place.scales.empty()) return std::optional<Mxfp4Rows>();
+  const auto blocks = files_[place.file].tensor(place.stored_name);
+  if (!blocks) return blocks.error();
+  const auto scales = files_[place.scales_file].tensor(place.scales);
+  if (!scales) return scales.error();
+  const Shape& shape = scales->shape();
+  return std::optional<Mxfp4Rows>(
+      {blocks->data<std::uint8_t>(), scales->data<std::uint8_t>(), shape[0] * shape[1], shape[2] * mxfp4_block});
 }
 
 Result<ConstTensor> WeightsFolder::described(std::string_view name) const {
   const auto found = places_.find(name);
   if (found == places_.end()) return unknown(name);
-  return own_shape(found->second, files_[found->second.file].described(found->second.stored_name));
+  auto stored = files_[found->second.file].described(found->second.stored_name);
+  if (!stored || found->second.scales.empty()) return own_shape(found->second, std::move(stored));
+  const Shape& blocks = stored->shape();
+  return ConstTensor(nullptr, DType::bf16, Shape{blocks[0], blocks[2] * mxfp4_block, blocks[1]});
 }
 
 void WeightsFolder::release(std::string_view name) const {
   const auto found = places_.find(name);
-  if (found != places_.end()) files_[found->second.file].release(found->second.stored_name);
+  if (found == places_.end()) return;
+  const Place& place = found->second;
+  files_[place.file].release(place.stored_name);
+  if (!place.scales.empty()) files_[place.scales_file].release(place.scales);
 }
 
 Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vector<NamedTensor>& tensors) const {
@@ -350,6 +409,12 @@ Result<std::vector<WeightsFolder::Change>> WeightsFolder::changes(const std::vec
   for (const auto& [name, values] : tensors) {
     const auto found = places_.find(name);
     if (found == places_.end()) return unknown(name);
+    if (!found->second.scales.empty()) {
+      return Error{ErrorCode::invalid_argument,
+                   label() + ": '" + name +
+                       "' is in MXFP4, in which it cannot be written; save the model in bf16 "
+                       "first, as with `maestro export`"};
+    }
     if (found->second.rows > 0) {
       return Error{ErrorCode::invalid_argument,
                    label() + ": '" + name + "' is a part of '" + found->second.stored_name +

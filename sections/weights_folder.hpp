@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/mxfp4.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/files/safetensors.hpp"
 #include "runtime/job/job_table.hpp"
@@ -30,21 +32,25 @@ class WeightsFolder {
   /// stale. The index selects the file of a tensor that several files hold, and every tensor that it names exists.
   /// Names without the base model's prefix ("h.0.ln_1.weight" for "transformer.h.0.ln_1.weight") get it. If config.json
   /// ties the output layer to the token embedding, the table may have either name, or both if the two are equal. A
-  /// tensor that holds all experts of a layer has their names (ExpertNames), a part of it each. Errors name the folder,
-  /// or the file at fault.
+  /// tensor that holds all experts of a layer has their names (ExpertNames), a part of it each. Matrices in MXFP4, by
+  /// groups, have one name for blocks NAME_blocks (G, N, K / 32, 16) and scales NAME_scales (G, N, K / 32). Errors name
+  /// the folder, or the file at fault.
   [[nodiscard]] static Result<WeightsFolder> open(const std::filesystem::path& folder,
                                                   ModelPart part = ModelPart::language_model);
 
   /// Returns the full names, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] bool contains(std::string_view name) const { return places_.contains(name); }
-  /// Returns a tensor. Errors: not_found, with the nearest name; a dtype this program does not compute with.
+  /// Returns a tensor. Errors: not_found, with the nearest name; a dtype this program does not compute with; blocks.
   [[nodiscard]] Result<ConstTensor> tensor(std::string_view name) const;
   /// Returns the dtype that takes the most bytes; F32 if the folder has none of the three.
   [[nodiscard]] WeightDtype dtype() const;
   /// Does the same as SafetensorsFile::described() and release(), by a name in names().
   [[nodiscard]] Result<ConstTensor> described(std::string_view name) const;
   void release(std::string_view name) const;
+  /// Returns the G N rows if the matrices are in MXFP4, which described() states as transposed, bf16 (G, K, N); else
+  /// nothing. Errors as tensor().
+  [[nodiscard]] Result<std::optional<Mxfp4Rows>> blocks(std::string_view name) const;
   /// Other values for a stored tensor, f32.
   struct Change {
     std::size_t file = 0;
@@ -69,6 +75,8 @@ class WeightsFolder {
     int leading_ones = 0;        // of the stored shape
     std::int64_t first_row = 0;  // of the stored tensor's rows, all dimensions but the last folded
     std::int64_t rows = 0;       // 0: the whole tensor
+    std::string scales = {};     // name of the scales, if the tensor has blocks; stored_name is theirs
+    std::size_t scales_file = 0;
   };
   WeightsFolder() = default;
   /// Returns the tensor without its leading dimensions of 1.
@@ -77,6 +85,8 @@ class WeightsFolder {
   [[nodiscard]] Status join_tied();
   /// Gives the parts of fused expert tensors their names.
   [[nodiscard]] Status split_experts();
+  /// Gives blocks and scales one name.
+  [[nodiscard]] Status join_blocks();
   [[nodiscard]] Error unknown(std::string_view name) const;
 
   /// Returns a stored tensor's part and full name.

@@ -70,7 +70,7 @@ void check_heads(const JobTable& section, const DecoderConfig& config) {
 
 void check_window(const JobTable& section, const DecoderConfig& config) {
   using enum DecoderFamily;
-  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text, qwen3_moe, mixtral};
+  constexpr std::array windowed{mistral, phi3, gemma2, gemma3_text, qwen3_moe, mixtral, gpt_oss};
   if (!section.has("window") || config.window == 0 || std::ranges::count(windowed, config.family) > 0) return;
   section.fail_among({"window", "family"},
                      "family \"" + std::string(name_of(config.family)) +
@@ -80,7 +80,7 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
 /// Returns the routers that a family's class has; config.json decides if there are several.
 std::vector<RouterKind> router_kinds(DecoderFamily family) {
   using enum DecoderFamily;
-  if (family == mixtral || family == qwen3_5_moe_text) return {RouterKind::chosen};
+  if (family == mixtral || family == qwen3_5_moe_text || family == gpt_oss) return {RouterKind::chosen};
   if (family == lfm2_moe || family == glm4_moe || family == dots1 || family == deepseek_v3) {
     return {RouterKind::sigmoid};
   }
@@ -171,8 +171,8 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
        "layers"});
   experts.router.kind = section.choice("router", experts.router.kind, router_kind_names,
                                        {"how a token weighs its experts: by the softmax over all experts, or over the "
-                                        "chosen ones (mixtral, qwen3_5_moe_text; qwen2_moe and qwen3_moe have either); "
-                                        "lfm2_moe, glm4_moe, dots1, deepseek_v3: by "
+                                        "chosen ones (mixtral, qwen3_5_moe_text, gpt_oss; qwen2_moe and qwen3_moe have "
+                                        "either); lfm2_moe, glm4_moe, dots1, deepseek_v3: by "
                                         "sigmoids"});
   read_balance(section, experts);
   experts.z_weight = section.number("z_weight", experts.z_weight, {.min = 0.0},
@@ -280,6 +280,15 @@ void make_windowed_gemma(DecoderConfig& config, std::int64_t global_interval) {
   if (config.window > 0) alternate(config, global_interval, {.windowed = false}, {.windowed = true});
 }
 
+void make_gpt_oss(DecoderConfig& config) {
+  config.qkv_bias = config.out_bias = true;
+  config.attention_sinks = true;
+  config.experts.biases = true;
+  config.experts.gate_limit = 7;
+  config.experts.gate_alpha = 1.702;
+  if (config.window > 0) alternate(config, 2, {.windowed = false}, {.windowed = true});
+}
+
 }  // namespace
 
 std::optional<DecoderFamily> family_of(std::string_view name) {
@@ -297,7 +306,7 @@ bool has_dense_layers(DecoderFamily family) {
 bool has_experts(DecoderFamily family) {
   using enum DecoderFamily;
   return family == olmoe || family == qwen2_moe || family == qwen3_moe || family == mixtral || family == lfm2_moe ||
-         family == qwen3_5_moe_text || counts_shared_experts(family);
+         family == qwen3_5_moe_text || family == gpt_oss || counts_shared_experts(family);
 }
 
 bool has_delta_rules(DecoderFamily family) {
@@ -336,6 +345,7 @@ bool has_convolutions(DecoderFamily family) {
 
 ExpertNames expert_names(DecoderFamily family) {
   if (family == DecoderFamily::mixtral) return {"block_sparse_moe", "w1", "w3", "w2", "mlp", ""};
+  if (family == DecoderFamily::gpt_oss) return {.router = "router", .transposed = true};
   if (family == DecoderFamily::lfm2_moe) return {"feed_forward", "w1", "w3", "w2", "feed_forward", "expert_bias"};
   if (counts_shared_experts(family)) return {.bias = "gate.e_score_correction_bias", .shared = "shared_experts"};
   return {};
@@ -382,6 +392,7 @@ DecoderConfig with_family(DecoderConfig config, DecoderFamily family) {
     config.rope_share = 0.25;
     if (config.conv_width == 0) config.conv_width = 4;
   }
+  if (family == gpt_oss) make_gpt_oss(config);
   ExpertConfig& experts = config.experts;
   experts.shared_gate = has_shared_expert(family) && !counts_shared_experts(family);
   if (has_experts(family) && router_kinds(family).size() == 1) experts.router.kind = router_kinds(family).front();
@@ -420,7 +431,7 @@ DecoderConfig read_decoder(const JobTable& section, DecoderConfig defaults) {
   out.window = section.integer(
       "window", out.window, size_or_automatic,
       {"keys that a query sees in layers with a sliding window, including itself: all layers "
-       "(mistral, phi3, qwen3_moe, mixtral), every second (gemma2), five of six (gemma3_text); 0: no windows",
+       "(mistral, phi3, qwen3_moe, mixtral), every second (gemma2, gpt_oss), five of six (gemma3_text); 0: no windows",
        "tokens"});
   out.tied = section.flag("tied", out.tied, {"the output layer shares the embedding"});
   out.rope_theta = section.number("rope_theta", out.rope_theta, positive, {"the base of rotary positions"});

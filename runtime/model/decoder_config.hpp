@@ -41,14 +41,15 @@ enum class DecoderFamily : std::uint8_t {
   glm4_moe,
   dots1,
   deepseek_v2,
-  deepseek_v3
+  deepseek_v3,
+  gpt_oss
 };
 
 /// Names of the families in order, as in model_type of config.json.
-inline constexpr std::array<std::string_view, 23> decoder_family_names{
-    "gpt2",        "llama",        "mistral",          "qwen2",    "qwen3", "phi3",        "gemma",      "gemma2",
-    "gemma3_text", "olmo2",        "smollm3",          "lfm2",     "olmoe", "qwen2_moe",   "qwen3_moe",  "mixtral",
-    "lfm2_moe",    "qwen3_5_text", "qwen3_5_moe_text", "glm4_moe", "dots1", "deepseek_v2", "deepseek_v3"};
+inline constexpr std::array<std::string_view, 24> decoder_family_names{
+    "gpt2",        "llama",        "mistral",          "qwen2",    "qwen3", "phi3",        "gemma",       "gemma2",
+    "gemma3_text", "olmo2",        "smollm3",          "lfm2",     "olmoe", "qwen2_moe",   "qwen3_moe",   "mixtral",
+    "lfm2_moe",    "qwen3_5_text", "qwen3_5_moe_text", "glm4_moe", "dots1", "deepseek_v2", "deepseek_v3", "gpt_oss"};
 
 [[nodiscard]] constexpr std::string_view name_of(DecoderFamily family) {
   return decoder_family_names[static_cast<std::size_t>(family)];
@@ -167,8 +168,9 @@ struct DecoderConfig {
   bool conv_bias = false;       ///< biases of a convolution's filter and of the products before and after it
   bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
   ExpertConfig experts;
-  DeltaShape delta;          ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
-  LatentConfig latent;       ///< latents in all layers; sizes of 0 follow from head_size (resolved())
+  DeltaShape delta;              ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
+  LatentConfig latent;           ///< latents in all layers; sizes of 0 follow from head_size (resolved())
+  bool attention_sinks = false;  ///< each head's softmax has a trained term in its denominator
   bool output_gate = false;  ///< attention's result is times sigmoid(gate), which q_proj computes next to the queries
 
   [[nodiscard]] bool gpt2() const { return family == DecoderFamily::gpt2; }

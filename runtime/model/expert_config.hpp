@@ -31,6 +31,9 @@ struct ExpertConfig {
   bool shared_gate = false;     ///< the shared expert's result is times sigmoid(x g)
   RouteOptions router;
   bool score_bias = false;                 ///< scores have an addend for the choice, one for each expert
+  bool biases = false;                     ///< the router and both products of an expert have biases
+  double gate_limit = 0;                   ///< limit of GluGate::clamped; 0: the experts have another gate
+  double gate_alpha = 0;                   ///< alpha of that gate
   std::vector<std::int64_t> dense_layers;  ///< layers with a dense network, ascending
   // For training only, not a part of the model. Sections resolve absent values.
   std::optional<LoadBalance> balance;
@@ -49,7 +52,8 @@ struct ExpertConfig {
 /// Names of a family's expert layers: "model.layers.0.mlp.experts.5.gate_proj.weight" is block.experts.I.gate.weight.
 /// Next to this form, the hub's, folders may have one tensor for all experts: fused_block.experts.gate_up_proj (E, 2 F,
 /// C) and fused_block.experts.down_proj (E, C, F). The bias of scores is block.bias, and block.shared the expert that
-/// every token passes through.
+/// every token passes through. With `transposed`, folders have only block.experts.gate_up_proj (E, C, 2 F), gate and up
+/// being alternate columns, and block.experts.down_proj (E, F, C).
 struct ExpertNames {
   std::string_view block = "mlp";
   std::string_view gate = "gate_proj";
@@ -58,6 +62,8 @@ struct ExpertNames {
   std::string_view fused_block = "mlp";
   std::string_view bias = "";
   std::string_view shared = "shared_expert";
+  std::string_view router = "gate";
+  bool transposed = false;
 };
 
 }  // namespace maestro

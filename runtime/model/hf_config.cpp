@@ -68,6 +68,18 @@ void refuse_multimodal(const Keys& keys, const JsonValue& type) {
                               " is not supported; these are: " + family_names());
 }
 
+/// Accepts MXFP4, in families whose experts may be stored so, and refuses other quantisations. The tensors show which
+/// of them are in MXFP4.
+void read_quantization(const Keys& keys, DecoderFamily family) {
+  const JsonValue stored = keys.find("quantization_config");
+  if (!stored) return;
+  if (!expert_names(family).transposed) return keys.require_absent("quantization_config");
+  const Keys inside(stored);
+  inside.require_text("quant_method", "", {"mxfp4"});
+  for (const char* key : {"modules_to_not_convert", "dequantize"}) (void)inside.find(key);
+  inside.refuse_unknown([](std::string_view) { return false; });
+}
+
 DecoderConfig decoder_of(const Keys& keys) {
   const JsonValue type = keys.find("model_type");
   if (!type) type.expected("a family");
@@ -81,7 +93,7 @@ DecoderConfig decoder_of(const Keys& keys) {
     refuse_multimodal(keys, type);
     type.refuse("is not supported; these are: " + family_names());
   }
-  keys.require_absent("quantization_config");
+  read_quantization(keys, *family);
   keys.require_flag("is_causal", true);  // transformers 5 takes false for attention in both directions
   DecoderConfig config = *family == DecoderFamily::gpt2 ? read_gpt2(keys) : read_rotary_family(keys, *family);
   config.vocabulary = keys.size("vocab_size");

@@ -28,6 +28,7 @@ struct ExpertForm {
   std::optional<std::int64_t> groups{};  ///< n_group; none: the class lacks the key
   std::int64_t top_groups = 1;           ///< topk_group
   bool limited = false;                  ///< topk_method decides whether groups count, and norm_topk_prob does not
+  bool clamped = false;                  ///< the class has swiglu_limit and swiglu_alpha
 };
 
 constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
@@ -120,7 +121,14 @@ constexpr ExpertForm forms[] = {{.family = DecoderFamily::olmoe,
                                  .dense_layers = 3,
                                  .scale = 2.5,
                                  .groups = 8,
-                                 .top_groups = 4}};
+                                 .top_groups = 4},
+                                {.family = DecoderFamily::gpt_oss,
+                                 .count = "num_local_experts",
+                                 .alias = "num_experts",
+                                 .experts = 128,
+                                 .per_token = 4,
+                                 .kind = RouterKind::chosen,
+                                 .clamped = true}};
 
 const ExpertForm& form_of(DecoderFamily family) {
   return *std::ranges::find(forms, family, &ExpertForm::family);
@@ -220,6 +228,16 @@ void read_dense(const HfKeys& keys, const ExpertForm& form, DecoderConfig& confi
             "leaves no layer with experts; use the model_type without \"_moe\"");
 }
 
+/// Reads the clamped gate, and another name for the experts of a token, which the class does not read.
+void read_clamped(const HfKeys& keys, ExpertConfig& experts) {
+  experts.gate_limit = keys.positive("swiglu_limit", experts.gate_limit);
+  experts.gate_alpha = keys.positive("swiglu_alpha", experts.gate_alpha);
+  const JsonValue other = keys.find("experts_per_token");
+  if (!other || keys.size("experts_per_token") == experts.per_token) return;
+  other.refuse("contradicts num_experts_per_tok = " + std::to_string(experts.per_token) +
+               ", which transformers reads; make them equal");
+}
+
 }  // namespace
 
 void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
@@ -238,6 +256,7 @@ void read_hf_experts(const HfKeys& keys, DecoderConfig& config) {
   } else {
     keys.require_absent("shared_expert_intermediate_size");
   }
+  if (form.clamped) read_clamped(keys, experts);
   if (counts_shared_experts(config.family)) {
     experts.shared_ffn = experts.ffn * keys.size("n_shared_experts", form.shared_experts, 1, experts.count);
   }
@@ -273,6 +292,10 @@ void write_hf_experts(const DecoderConfig& config, nlohmann::ordered_json& out) 
     out["topk_group"] = router.top_groups;
   }
   if (form.first_dense != nullptr) out[form.first_dense] = experts.dense_layers.size();
+  if (form.clamped) {
+    out["swiglu_limit"] = experts.gate_limit;
+    out["swiglu_alpha"] = experts.gate_alpha;
+  }
   if (form.dense) {
     out["decoder_sparse_step"] = 1;
     out["mlp_only_layers"] = experts.dense_layers;

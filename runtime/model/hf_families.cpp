@@ -7,6 +7,7 @@
 
 #include "runtime/model/hf_experts.hpp"
 #include "runtime/model/hf_latent.hpp"
+#include "runtime/model/hf_mixers.hpp"
 
 namespace maestro {
 
@@ -158,7 +159,16 @@ constexpr Family families[] = {
      .architecture = "DeepseekV3ForCausalLM",
      .positions = 4096,
      .attention_bias = true,
-     .rotary = {.scores = true}}};
+     .rotary = {.scores = true}},
+    {.family = DecoderFamily::gpt_oss,
+     .architecture = "GptOssForCausalLM",
+     .norm_epsilon = 1e-5,
+     .positions = 131072,
+     .head_size = 64,
+     .kv_heads = 8,
+     .attention_bias = true,
+     .activation = nullptr,
+     .rotary = {.theta = 150000, .yarn = 32}}};
 
 const Family& defaults_of(DecoderFamily family) {
   return *std::ranges::find(families, family, &Family::family);
@@ -200,14 +210,6 @@ bool read_gelu_gate(const Keys& keys, const Family& family) {
   return false;
 }
 
-/// Returns the entries of a list, which must have one for each layer.
-std::vector<JsonValue> entries_of_layers(const JsonValue& list, const DecoderConfig& config, const char* entries) {
-  if (!list.json().is_array() || list.json().size() != static_cast<std::size_t>(config.layers)) {
-    list.expected("a list of " + std::to_string(config.layers) + " " + entries);
-  }
-  return list.items();
-}
-
 /// Reads windows from layer_types; without it, layers are windowed if `usual(index from 0)` is true.
 template <class Usual>
 void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
@@ -231,7 +233,7 @@ void read_layer_types(const Keys& keys, DecoderConfig& config, Usual usual) {
 void read_windows(const Keys& keys, DecoderConfig& config) {
   using enum DecoderFamily;
   const bool null = keys.has("sliding_window") && !keys.find("sliding_window");
-  const std::int64_t absent = config.family == phi3 || null ? 0 : 4096;
+  const std::int64_t absent = config.family == phi3 || null ? 0 : config.family == gpt_oss ? 128 : 4096;
   if (config.family == mistral || config.family == phi3) {
     config.window = keys.size("sliding_window", absent);
   } else if (config.family == mixtral) {
@@ -256,6 +258,9 @@ void read_windows(const Keys& keys, DecoderConfig& config) {
     if (!keys.flag("use_sliding_window", true) && config.window > 0) {
       keys.find("use_sliding_window").refuse(not_applied_by("Dots1ForCausalLM") + "; set sliding_window to null");
     }
+  } else if (config.family == gpt_oss) {
+    config.window = keys.size("sliding_window", absent);
+    read_layer_types(keys, config, [](std::int64_t i) { return i % 2 == 0; });
   } else if (is_windowed_gemma(config)) {
     config.window = keys.size("sliding_window", absent);
     const std::int64_t interval = config.family == gemma2 ? 2 : keys.size("sliding_window_pattern", 6);
@@ -300,22 +305,6 @@ void read_windowed_gemma(const Keys& keys, const Family& family, DecoderConfig& 
   config.logit_softcap = cap("final_logit_softcapping", second ? 30 : 0);
 }
 
-/// Returns the columns of LFM2's feed-forward network, which the class may derive from a larger number.
-std::int64_t read_lfm2_ffn(const Keys& keys) {
-  const std::int64_t given = keys.aliased_size("intermediate_size", "block_ff_dim");
-  const bool null = keys.has("block_ffn_dim_multiplier") && !keys.find("block_ffn_dim_multiplier");
-  const double multiplier = keys.positive("block_ffn_dim_multiplier", 1);
-  const std::int64_t multiple = keys.size("block_multiple_of", 256);
-  if (!keys.flag("block_auto_adjust_ff_dim", true)) return given;
-  const double two_thirds = std::floor(2.0 * static_cast<double>(given) / 3.0);
-  const double scaled = null ? two_thirds : std::floor(multiplier * two_thirds);
-  if (scaled < 1 || scaled > static_cast<double>(Keys::most_size)) {
-    keys.fail("block_auto_adjust_ff_dim", "makes " + shown(scaled) + " columns of " + std::to_string(given));
-  }
-  const auto columns = static_cast<std::int64_t>(scaled);
-  return null ? columns : (columns + multiple - 1) / multiple * multiple;
-}
-
 /// Returns the columns of dense networks; 0: no layer has one, and experts have their own key.
 std::int64_t read_ffn(const Keys& keys, DecoderFamily family) {
   if (family == DecoderFamily::lfm2) return read_lfm2_ffn(keys);
@@ -324,97 +313,13 @@ std::int64_t read_ffn(const Keys& keys, DecoderFamily family) {
   return keys.size("intermediate_size");
 }
 
-/// Reads the kinds of LFM2's layers: layer_types, or the numbers of the layers with attention.
-void read_lfm2_layers(const Keys& keys, DecoderConfig& config) {
-  constexpr LayerMixer convolution{.kind = MixerKind::convolution};
-  const JsonValue types = keys.find("layer_types"), numbers = keys.find("full_attn_idxs");
-  std::vector<LayerMixer> layers(static_cast<std::size_t>(config.layers), numbers ? convolution : LayerMixer{});
-  if (numbers) {
-    if (!numbers.json().is_array()) numbers.expected("a list of layers, counted from 0");
-    for (const JsonValue& number : numbers.items()) {
-      layers[static_cast<std::size_t>(number.whole_number(0, config.layers - 1, {}))] = {};
-    }
-  }
-  if (types) {
-    std::vector<LayerMixer> named;
-    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
-      if (type.json() != "conv" && type.json() != "full_attention") {
-        type.refuse("is not supported; these are: conv, full_attention");
-      }
-      named.push_back(type.json() == "conv" ? convolution : LayerMixer{});
-    }
-    if (numbers && named != layers) numbers.refuse("contradicts layer_types; remove one");
-    layers = std::move(named);
-  }
-  set_mixers(config, std::move(layers));
-}
-
-void read_convolutions(const Keys& keys, DecoderConfig& config) {
-  config.conv_width = keys.size("conv_L_cache", 3);
-  config.conv_bias = keys.flag("conv_bias", false);
-  read_lfm2_layers(keys, config);
-}
-
-/// Reads keys of LFM2 alone. Published files also have keys that the class ignores: if such a key names a size or a
-/// setting, it must have the value that the class uses.
-void read_lfm2(const Keys& keys, DecoderConfig& config) {
-  const auto equals = [&](const char* key, std::int64_t wanted, const char* of) {
-    if (keys.size(key, wanted) != wanted) {
-      keys.find(key).refuse("is not supported; only the value of " + std::string(of) + ", " + std::to_string(wanted) +
-                            ", is");
-    }
-  };
-  for (const char* key : {"block_dim", "conv_dim", "conv_dim_out"}) equals(key, config.width, "hidden_size");
-  equals("num_heads", config.heads, "num_attention_heads");
-  if (keys.positive("block_norm_eps", config.norm_epsilon) != config.norm_epsilon) {
-    keys.find("block_norm_eps").refuse("contradicts norm_eps, which the class uses");
-  }
-  if (keys.positive("theta", config.rope_theta) != config.rope_theta) {
-    keys.find("theta").refuse("contradicts rope_theta, which the class uses");
-  }
-  for (const char* flag : {"block_use_swiglu", "use_pos_enc"}) keys.require_flag(flag, true);
-  // Of fresh values.
-  for (const char* key :
-       {"block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init", "conv_use_xavier_init"}) {
-    (void)keys.find(key);
-  }
-}
-
-/// Reads the kinds of Qwen3.5's layers: layer_types, or attention in every `full_attention_interval`-th.
-void read_qwen3_5_layers(const Keys& keys, DecoderConfig& config) {
-  constexpr LayerMixer delta{.kind = MixerKind::delta};
-  const std::int64_t interval = keys.size("full_attention_interval", 4);
-  std::vector<LayerMixer> layers;
-  if (const JsonValue types = keys.find("layer_types")) {
-    for (const JsonValue& type : entries_of_layers(types, config, "names")) {
-      if (type.json() != "linear_attention" && type.json() != "full_attention") {
-        type.refuse("is not supported; these are: linear_attention, full_attention");
-      }
-      layers.push_back(type.json() == "linear_attention" ? delta : LayerMixer{});
-    }
-  } else {
-    for (std::int64_t i = 1; i <= config.layers; ++i) layers.push_back(i % interval == 0 ? LayerMixer{} : delta);
-  }
-  set_mixers(config, std::move(layers));
-}
-
-/// Reads what only Qwen3.5 has. Published files also have keys that the class does not read.
-void read_qwen3_5(const Keys& keys, DecoderConfig& config) {
-  config.conv_width = keys.size("linear_conv_kernel_dim", 4);
-  config.delta = {.key_heads = keys.size("linear_num_key_heads", 16),
-                  .value_heads = keys.size("linear_num_value_heads", 32),
-                  .key_size = keys.size("linear_key_head_dim", 128),
-                  .value_size = keys.size("linear_value_head_dim", 128)};
-  if (config.delta.value_heads % config.delta.key_heads != 0) {
-    keys.fail("linear_num_value_heads",
-              std::to_string(config.delta.value_heads) +
-                  " is not a multiple of linear_num_key_heads = " + std::to_string(config.delta.key_heads));
-  }
-  read_qwen3_5_layers(keys, config);
-  keys.require_flag("attn_output_gate", true);
-  keys.require_text("mamba_ssm_dtype", "float32", {"float32"});
-  // Layers that predict further tokens, which the class passes over.
-  for (const char* key : {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"}) (void)keys.find(key);
+/// Reads the pre-training positions of gpt-oss' published files, which the class takes from the rotary settings.
+void read_initial_length(const Keys& keys, const DecoderConfig& config) {
+  const JsonValue length = keys.find("initial_context_length");
+  const auto original = static_cast<std::int64_t>(config.rope_scaling.original);
+  if (!length || original == 0 || keys.size("initial_context_length") == original) return;
+  length.refuse("contradicts original_max_position_embeddings = " + std::to_string(original) +
+                " of the rotary settings, which transformers reads; make them equal");
 }
 
 /// Reads whether the output layer shares the embedding. LFM2's files may name it tie_embedding.
@@ -490,7 +395,7 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   if (!family.ffn_bias) keys.require_flag("mlp_bias", false);
   config.ffn_bias = keys.flag("mlp_bias", false);
   if (family.attention_bias) {
-    config.qkv_bias = keys.flag("attention_bias", false);
+    config.qkv_bias = keys.flag("attention_bias", config.qkv_bias);
     config.out_bias = config.qkv_bias && !family.bias_without_output;
   } else {
     keys.require_flag("attention_bias", config.qkv_bias);
@@ -505,9 +410,8 @@ DecoderConfig read_rotary_family(const Keys& keys, DecoderFamily name) {
   read_rotary(keys, config, rotary_form(family));
   read_windows(keys, config);
   if (name == DecoderFamily::smollm3) read_rotary_layers(keys, config);
-  if (has_convolutions(name)) read_convolutions(keys, config);
-  if (name == DecoderFamily::lfm2) read_lfm2(keys, config);
-  if (has_delta_rules(name)) read_qwen3_5(keys, config);
+  read_hf_mixers(keys, config);
+  if (name == DecoderFamily::gpt_oss) read_initial_length(keys, config);
   if (family.gelu) keys.require_flag("use_bidirectional_attention", false);
   if (is_windowed_gemma(config)) read_windowed_gemma(keys, family, config);
   return config;
@@ -539,33 +443,15 @@ void write_layers(const DecoderConfig& config, ordered_json& out) {
   if (config.family == qwen2_moe) out["qkv_bias"] = config.qkv_bias;
   if (config.family == glm4_moe) out["use_qk_norm"] = config.qk_norm == QkNorm::head;
   if (qwen || config.family == dots1 || config.family == qwen3_moe || config.family == mixtral ||
-      config.family == mistral || config.family == phi3 || is_windowed_gemma(config)) {
+      config.family == mistral || config.family == phi3 || config.family == gpt_oss || is_windowed_gemma(config)) {
     out["sliding_window"] = config.window > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   }
-  if (qwen || config.family == dots1 || is_windowed_gemma(config)) {
+  if (qwen || config.family == dots1 || config.family == gpt_oss || is_windowed_gemma(config)) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["layer_types"].push_back(config.mixer_of(i).windowed ? "sliding_attention" : "full_attention");
     }
   }
-  if (has_convolutions(config.family)) {
-    for (std::int64_t i = 0; i < config.layers; ++i) {
-      out["layer_types"].push_back(config.mixer_of(i).kind == MixerKind::convolution ? "conv" : "full_attention");
-    }
-    out["conv_L_cache"] = config.conv_width;
-    out["conv_bias"] = config.conv_bias;
-    if (config.family == lfm2) out["block_auto_adjust_ff_dim"] = false;  // intermediate_size is the size itself
-  }
-  if (has_delta_rules(config.family)) {
-    for (std::int64_t i = 0; i < config.layers; ++i) {
-      const bool delta = config.mixer_of(i).kind == MixerKind::delta;
-      out["layer_types"].push_back(delta ? "linear_attention" : "full_attention");
-    }
-    out["linear_conv_kernel_dim"] = config.conv_width;
-    out["linear_num_key_heads"] = config.delta.key_heads;
-    out["linear_num_value_heads"] = config.delta.value_heads;
-    out["linear_key_head_dim"] = config.delta.key_size;
-    out["linear_value_head_dim"] = config.delta.value_size;
-  }
+  write_hf_mixers(config, out);
   if (config.family == smollm3) {
     for (std::int64_t i = 0; i < config.layers; ++i) {
       out["no_rope_layers"].push_back(config.mixer_of(i).rotary ? 1 : 0);

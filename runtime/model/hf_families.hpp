@@ -18,6 +18,7 @@ struct RotaryForm {
   bool axes = false;                ///< the class turns pairs by several axes, whose positions are equal for text
   bool by_layer = false;            ///< rope_parameters has an entry for each kind of layer
   std::int64_t original = 0;        ///< original_max_position_embeddings if absent at the top
+  double yarn = 0;                  ///< factor of YaRN over 4096 positions if there are no settings; 0: default
   bool longrope_alone = false;      ///< the class supports only longrope, and also names it "su" or "yarn"
   bool scores = false;              ///< the class scales scores by yarn's mscale_all_dim
   std::string_view architecture{};  ///< name of the class, for messages

@@ -242,6 +242,14 @@ void read_rotary(const Keys& keys, DecoderConfig& config, const RotaryForm& form
     }
     config.rope_scaling = found;
   }
+  if (objects.all().empty() && form.yarn > 0) {
+    RotaryScaling& scaling = config.rope_scaling;
+    scaling.kind = Kind::yarn;
+    scaling.factor = form.yarn;
+    scaling.original = 4096;
+    scaling.truncate = false;
+    scaling.magnitude = yarn_growth(form.yarn, 1);
+  }
   (void)keys.find("original_max_position_embeddings");
   if (form.by_layer) read_local(keys, objects, config);
   if (config.rope_scaling.kind == Kind::longrope) {
@@ -254,10 +262,11 @@ void write_rotary(const DecoderConfig& config, const RotaryForm& form, nlohmann:
   if (form.by_layer) out["rope_local_base_freq"] = config.local_rope_theta;
   if (config.rope_share != form.share) out["partial_rotary_factor"] = config.rope_share;
   const RotaryScaling& scaling = config.rope_scaling;
-  if (scaling.kind == Kind::none) return;
+  if (scaling.kind == Kind::none && form.yarn == 0) return;
   nlohmann::ordered_json& object = out["rope_scaling"];
   constexpr const char* names[] = {"default", "linear", "llama3", "yarn", "longrope"};
   object["rope_type"] = names[static_cast<std::size_t>(scaling.kind)];
+  if (scaling.kind == Kind::none) return;
   object["factor"] = scaling.factor;
   if (scaling.kind == Kind::linear) return;
   object["original_max_position_embeddings"] = static_cast<std::int64_t>(scaling.original);

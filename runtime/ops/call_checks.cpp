@@ -78,6 +78,13 @@ void check_experts(DType compute, const Tensor& x, const Routes& routes, const E
     fail("expert_networks", "of E experts, weights are (E 2F, C) and (E C, F)",
          {{"x", x}, {"in", *experts.in}, {"out", *experts.out}});
   }
+  const auto fits = [](const Parameter* bias, const Shape& shape) { return bias == nullptr || bias->shape() == shape; };
+  if (!fits(experts.in_bias, {count, experts.in->shape()[0] / count}) ||
+      !fits(experts.out_bias, {count, x.columns()})) {
+    fail("expert_networks", "of E experts, biases are (E, 2F) and (E, C)",
+         {{"in's bias", experts.in_bias == nullptr ? Tensor() : experts.in_bias->value()},
+          {"out's bias", experts.out_bias == nullptr ? Tensor() : experts.out_bias->value()}});
+  }
   if (routes.tokens != x.rows()) {
     fail("expert_networks", "there must be routes for each row", {{"x", x}, {"rows with routes", routes.tokens}});
   }
@@ -163,6 +170,9 @@ void check_attention(const char* op, const Tensor& qkv, const AttentionOptions& 
   if (!layout.ends.empty() && (!shape.causal || std::ssize(layout.ends) != layout.rows())) {
     fail(op, "ends need causal attention, and the layout must have an end for each row",
          {{"causal", std::int64_t{shape.causal}}, {"the number of ends", std::ssize(layout.ends)}, {"qkv", qkv}});
+  }
+  if (options.sinks != nullptr && options.sinks->shape().elements() != shape.heads) {
+    fail(op, "there must be a sink for each head", {{"sinks", *options.sinks}, {"heads", shape.heads}});
   }
   if (options.rotary == nullptr) return;
   const auto rotated = static_cast<std::int64_t>(2 * options.rotary->inverse.size());

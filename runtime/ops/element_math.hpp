@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "runtime/core/gelu_kind.hpp"
+#include "runtime/core/glu_gate.hpp"
 
 #if defined(__CUDACC__)
 #define MAESTRO_HD __host__ __device__ __forceinline__
@@ -144,34 +145,69 @@ void with_gelu(GeluKind kind, Body body) {
   body(GeluOf<Math>());
 }
 
+template <class Value>
+struct GluGradient {
+  Value dgate;
+  Value dup;
+};
+
 /// SwiGLU (Shazeer 2020): silu(gate) up.
 template <class Math>
 struct SwigluOf {
   using Value = typename Math::Value;
-  Value dgate;
-  Value dup;
+  static constexpr bool alternate = false;  ///< gate and up are alternate columns
 
-  MAESTRO_HD static Value value(Value gate, Value up) { return gate * Math::sigmoid(gate) * up; }
-  MAESTRO_HD static SwigluOf gradient(Value d, Value gate, Value up) {
+  MAESTRO_HD Value value(Value gate, Value up) const { return gate * Math::sigmoid(gate) * up; }
+  MAESTRO_HD GluGradient<Value> gradient(Value d, Value gate, Value up) const {
     const Value s = Math::sigmoid(gate);
     return {d * up * s * (1.0F + gate * (1.0F - s)), d * gate * s};
   }
 };
-using Swiglu = SwigluOf<Scalar>;
 
 /// GEGLU (Shazeer 2020): gelu(gate) up.
 template <class Math>
 struct GegluOf {
   using Value = typename Math::Value;
-  Value dgate;
-  Value dup;
+  static constexpr bool alternate = false;
 
-  MAESTRO_HD static Value value(Value gate, Value up) { return GeluOf<Math>::value(gate) * up; }
-  MAESTRO_HD static GegluOf gradient(Value d, Value gate, Value up) {
+  MAESTRO_HD Value value(Value gate, Value up) const { return GeluOf<Math>::value(gate) * up; }
+  MAESTRO_HD GluGradient<Value> gradient(Value d, Value gate, Value up) const {
     return {d * up * GeluOf<Math>::slope(gate), d * GeluOf<Math>::value(gate)};
   }
 };
-using Geglu = GegluOf<Scalar>;
+
+/// GluGate::clamped. At a limit the gradient passes, after it it is 0; NaN stays NaN.
+template <class Math>
+struct ClampedGluOf {
+  using Value = typename Math::Value;
+  static constexpr bool alternate = true;
+  float limit;
+  float alpha;
+
+  MAESTRO_HD Value value(Value gate, Value up) const {
+    const Value g = below(gate);
+    return (-below(-below(up)) + 1.0F) * g * Math::sigmoid(alpha * g);
+  }
+  MAESTRO_HD GluGradient<Value> gradient(Value d, Value gate, Value up) const {
+    const Value g = below(gate), s = Math::sigmoid(alpha * g), zero = Value{};
+    const Value dgate = d * (-below(-below(up)) + 1.0F) * s * (1.0F + alpha * g * (1.0F - s));
+    const Value dup = d * g * s;
+    return {gate > limit ? zero : dgate, Math::larger(up, -up) > limit ? zero : dup};
+  }
+
+ private:
+  MAESTRO_HD Value below(Value x) const { return x > limit ? Value{} + limit : x; }
+};
+
+/// Calls body(unit) with the gated unit of a gate.
+template <class Math, class Body>
+void with_glu(const GluGate& gate, Body body) {
+  if (gate.kind == GluGate::Kind::gelu) return body(GegluOf<Math>());
+  if (gate.kind == GluGate::Kind::clamped) {
+    return body(ClampedGluOf<Math>{static_cast<float>(gate.limit), static_cast<float>(gate.alpha)});
+  }
+  body(SwigluOf<Math>());
+}
 
 /// Returns tanh(x) with relative error below 4e-7, at most 1; NaN for NaN. Uses Eigen's minimax rational function of
 /// degrees 13 and 6 (Guennebaud & Jacob 2010): with exponentials, small results would cancel.
@@ -217,6 +253,27 @@ struct RotaryPairOf {
   }
 };
 using RotaryPair = RotaryPairOf<float>;
+
+/// A softmax with the log-sum-exp `lse` after its denominator gets the term exp(sink): the factor of all its weights,
+/// and its new log-sum-exp.
+struct SinkTerm {
+  float factor;
+  float lse;
+};
+MAESTRO_HD SinkTerm sink_term(float lse, float sink) {
+  const float above = larger(lse, sink), distance = above - (lse < sink ? lse : sink);
+  return {sigmoid(lse - sink), above + logarithm(1.0F + exponential(-distance))};
+}
+
+/// Returns a number in MXFP4 (runtime/core/mxfp4.hpp): the four bits of `half` times 2^(scale - 127). Numbers that are
+/// too small to be normal may be 0.
+MAESTRO_HD float mxfp4_number(std::uint32_t half, std::uint32_t scale) {
+  const std::uint32_t m = half & 7U;
+  const float size = m < 2 ? 0.5F * static_cast<float>(m)
+                           : 0.5F * static_cast<float>(2U + (m & 1U)) * static_cast<float>(1U << ((m >> 1) - 1U));
+  const float factor = Scalar::number(scale << 23);
+  return (half & 8U) != 0 ? -size * factor : size * factor;
+}
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2) for a parameter, with the step's shared coefficients precomputed.
 struct AdamW {

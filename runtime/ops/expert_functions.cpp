@@ -73,6 +73,18 @@ class RoutedExperts {
   RoutedExperts(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts)
       : tape_(&tape), x_(x), routes_(routes), experts_(experts) {}
 
+  /// Returns the first products' results, (R, 2F) act.
+  [[nodiscard]] Block parts() const {
+    Block made = product(by_row(x_.value()), *experts_.in);
+    add_bias(experts_.in_bias, {}, made);
+    return made;
+  }
+  /// Returns the networks' results by row, (R, C) act, from their values times the rows' weights.
+  [[nodiscard]] Block results(const Block& weighted) const {
+    Block made = product(weighted, *experts_.out);
+    add_bias(experts_.out_bias, routes_.weights.value(), made);
+    return made;
+  }
   [[nodiscard]] std::int64_t rows() const { return routes_.row_tokens.tensor().elements(); }
   [[nodiscard]] std::int64_t ffn() const { return experts_.out->shape().columns(); }
   /// Returns the rows' tokens in `of` (M, C): (R, C) act.
@@ -80,16 +92,6 @@ class RoutedExperts {
     Block rows = scratch(of.columns());
     ops().run(IndexSelect{.from = of, .index = ids_of(routes_.row_tokens), .to = rows.tensor()});
     return rows;
-  }
-  /// Returns the rows' products with their experts' matrices, (R, N) act.
-  [[nodiscard]] Block product(const Block& rows, Parameter& weight) const {
-    Block y = scratch(weight.shape()[0] / weight.groups());
-    ops().run(GroupedLinear{.x = rows.tensor(),
-                            .w = &weight.packed(ops(), tape_->compute(), PackFor::forward),
-                            .offsets = routes_.offsets.tensor(),
-                            .y = y.tensor(),
-                            .rows_alone = tape_->rows_alone()});
-    return y;
   }
   /// Returns the networks' values (R, F) act from the first products' results.
   [[nodiscard]] Block values(const Block& parts) const {
@@ -105,7 +107,7 @@ class RoutedExperts {
     ops().run(CombineRows{.rows = rows.tensor(), .places = routes_.places.tensor(), .y = to});
   }
 
-  /// Adds the gradients of x, weights and matrices, from dy (M, C) act.
+  /// Adds the gradients of x, weights, matrices and biases, from dy (M, C) act.
   void backward(const Tensor& dy, const Block& parts) const {
     const Block dparts = scratch(2 * ffn());
     backward_out(by_row(dy), parts, dparts);
@@ -116,6 +118,31 @@ class RoutedExperts {
   [[nodiscard]] const OperatorTable& ops() const { return tape_->ops(); }
   [[nodiscard]] Block scratch(std::int64_t columns) const {
     return tape_->scratch({rows(), columns}, tape_->compute());
+  }
+  /// Returns the rows' products with their experts' matrices, (R, N) act.
+  [[nodiscard]] Block product(const Block& rows, Parameter& weight) const {
+    Block y = scratch(weight.shape()[0] / weight.groups());
+    ops().run(GroupedLinear{.x = rows.tensor(),
+                            .w = &weight.packed(ops(), tape_->compute(), PackFor::forward),
+                            .offsets = routes_.offsets.tensor(),
+                            .y = y.tensor(),
+                            .rows_alone = tape_->rows_alone()});
+    return y;
+  }
+  void add_bias(const Parameter* bias, const Tensor& weights, const Block& to) const {
+    if (bias == nullptr) return;
+    ops().run(
+        GroupedBias{.bias = bias->value(), .offsets = routes_.offsets.tensor(), .weights = weights, .y = to.tensor()});
+  }
+  /// Adds the gradients of a bias and, if defined, of the rows' weights.
+  void add_bias_gradient(const Block& dy, const Parameter* bias, const Tensor& weights, const Tensor& dweights) const {
+    if (bias == nullptr || (!bias->trained() && !dweights.defined())) return;
+    ops().run(GroupedBiasBackward{.dy = dy.tensor(),
+                                  .bias = bias->value(),
+                                  .offsets = routes_.offsets.tensor(),
+                                  .weights = weights,
+                                  .dbias = bias->gradient(),
+                                  .dweights = dweights});
   }
   void add_weight_gradient(const Block& dy, const Block& x, Parameter& weight) const {
     if (!weight.trained()) return;
@@ -133,17 +160,20 @@ class RoutedExperts {
   void backward_out(const Block& drows, const Block& parts, const Block& dparts) const {
     const Block h = values(parts);
     const Block dweighted = input_gradient(drows, *experts_.out);
+    Block dweights;
     if (routes_.weights.needs_gradient()) {
-      const Block dweights = tape_->scratch({rows(), 1}, DType::f32);
+      dweights = tape_->scratch({rows(), 1}, DType::f32);
       ops().run(RowDot{.a = dweighted.tensor(), .b = h.tensor(), .y = dweights.tensor()});
-      tape_->add_gradient(routes_.weights, dweights);
     }
+    add_bias_gradient(drows, experts_.out_bias, routes_.weights.value(), dweights.tensor());
+    if (dweights.defined()) tape_->add_gradient(routes_.weights, dweights);
     weigh(h);
     add_weight_gradient(drows, h, *experts_.out);
     weigh(dweighted);
     ops().run(GluBackward{.dy = dweighted.tensor(), .x = parts.tensor(), .dx = dparts.tensor(), .gate = experts_.gate});
   }
   void backward_in(const Block& dparts) const {
+    add_bias_gradient(dparts, experts_.in_bias, {}, {});
     if (experts_.in->trained()) add_weight_gradient(dparts, by_row(x_.value()), *experts_.in);
     if (!x_.needs_gradient()) return;
     const Block dx = tape_->scratch(x_.value().shape(), tape_->compute());
@@ -164,10 +194,10 @@ Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const Expert
   const bool needs_gradient = x.needs_gradient() || routes.weights.needs_gradient() || experts.in->trained();
   Var y = tape.output(x.value().shape(), tape.compute(), needs_gradient);
   const RoutedExperts work(tape, x, routes, experts);
-  const Block parts = work.product(work.by_row(x.value()), *experts.in);
+  const Block parts = work.parts();
   const Block weighted = work.values(parts);
   work.weigh(weighted);
-  work.combine(work.product(weighted, *experts.out), y.value());
+  work.combine(work.results(weighted), y.value());
   if (y.needs_gradient()) tape.record(y, [work, y, parts] { work.backward(y.gradient(), parts); });
   return y;
 }

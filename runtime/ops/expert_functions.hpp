@@ -38,8 +38,11 @@ struct ExpertMatrices {
   Parameter* in = nullptr;   ///< (E 2F, C), E groups [gate | up]
   Parameter* out = nullptr;  ///< (E C, F), E groups
   GluGate gate = GluGate::silu;
+  Parameter* in_bias = nullptr;   ///< (E, 2F); null: none
+  Parameter* out_bias = nullptr;  ///< (E, C), times the weight, too; null: none
 };
-/// Returns (M, C) act from x (M, C) act: the sum over each token's experts of weight times out(glu(in(x))).
+/// Returns (M, C) act from x (M, C) act: the sum over each token's experts of weight times out(glu(in(x))). The
+/// experts' matrices and their biases are trained or frozen together.
 ///
 /// The weight multiplies an expert's values before its last product, which is linear. For the backward pass the tape
 /// keeps x and the first products' results, (R, 2F) act; the other values of routes are computed again.

@@ -78,6 +78,25 @@ struct GroupedLinearBackwardWeight {
   Tensor dw{};       ///< (G N, K) f32
 };
 
+/// Adds weights[r] bias[g] to y[r] for the rows r of each group g.
+struct GroupedBias {
+  Tensor bias{};     ///< (G, N) f32
+  Tensor offsets{};  ///< (G + 1) i32
+  Tensor weights{};  ///< (R) f32, or undefined: 1
+  Tensor y{};        ///< (R, N) act
+};
+
+/// Computes dbias[g] += the sum of weights[r] dy[r] over the rows of each group, in their order, and dweights[r] += the
+/// dot product of dy[r] and bias[g].
+struct GroupedBiasBackward {
+  Tensor dy{};        ///< (R, N) act
+  Tensor bias{};      ///< (G, N) f32
+  Tensor offsets{};   ///< (G + 1) i32
+  Tensor weights{};   ///< (R) f32, or undefined: 1
+  Tensor dbias{};     ///< (G, N) f32, or undefined: frozen
+  Tensor dweights{};  ///< (R) f32, or undefined
+};
+
 /// y = the sum of each token's rows, in the order of its slots, in f32.
 struct CombineRows {
   Tensor rows{};    ///< (R, C) act

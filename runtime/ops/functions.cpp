@@ -348,6 +348,35 @@ void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, cons
                         .direction = direction});
 }
 
+namespace {
+
+/// Returns (M, H D) as a row for each head, (M H, D).
+Tensor by_head(const Tensor& values, const Tensor& lse) {
+  return values.reshaped(Shape{lse.elements(), values.elements() / std::max<std::int64_t>(lse.elements(), 1)});
+}
+
+}  // namespace
+
+void add_sinks(Tape& tape, const AttentionOptions& options, const SunkAttention& to) {
+  if (options.sinks == nullptr || to.lse.elements() == 0) return;
+  const Block factors = tape.scratch(to.lse.shape(), DType::f32);
+  const Tensor own = options.sinks->value().flat_slice(to.first_head, to.lse.columns());
+  tape.ops().run(AttentionSinks{.sinks = own, .lse = to.lse, .factors = factors.tensor()});
+  const Tensor heads = by_head(to.out, to.lse);
+  tape.ops().run(Multiply{.a = heads, .b = factors.tensor().reshaped(Shape{heads.rows(), 1}), .out = heads});
+}
+
+void add_sinks_gradient(Tape& tape, const AttentionOptions& options, const SunkAttention& of, const Tensor& dout) {
+  if (options.sinks == nullptr || !options.sinks->trained() || of.lse.elements() == 0) return;
+  const Block dots = tape.scratch({of.lse.elements(), 1}, DType::f32);
+  tape.ops().run(RowDot{.a = by_head(dout, of.lse), .b = by_head(of.out, of.lse), .y = dots.tensor()});
+  const std::int64_t heads = of.lse.columns();
+  tape.ops().run(AttentionSinksBackward{.dots = dots.tensor().reshaped(of.lse.shape()),
+                                        .sinks = options.sinks->value().flat_slice(of.first_head, heads),
+                                        .lse = of.lse,
+                                        .dsinks = options.sinks->gradient().flat_slice(of.first_head, heads)});
+}
+
 Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout) {
   const Tensor& in = qkv.value();
   check_attention("attention", in, options, layout, layout.rows());
@@ -355,8 +384,10 @@ Var attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   Block lse = tape.scratch({in.rows(), options.shape.heads}, DType::f32);
   tape.ops().run(Attention{.qkv = in, .shape = options.shape, .layout = layout, .out = y.value(), .lse = lse.tensor()});
+  add_sinks(tape, options, {0, y.value(), lse.tensor()});
   if (!y.needs_gradient()) return y;
   tape.record(y, [&tape, qkv, y, lse, options, layout] {
+    add_sinks_gradient(tape, options, {0, y.value(), lse.tensor()}, y.gradient());
     Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
     tape.ops().run(AttentionBackward{.dout = y.gradient(),
                                      .qkv = qkv.value(),
@@ -388,7 +419,8 @@ Var cached_attention(Tape& tape, const Var& qkv, const AttentionOptions& options
                                  .first = cache.first,
                                  .out = y.value(),
                                  .ends = layout.ends,
-                                 .sequences = cache.sequences});
+                                 .sequences = cache.sequences,
+                                 .sinks = options.sinks == nullptr ? Tensor() : options.sinks->value()});
   return y;
 }
 

@@ -64,7 +64,18 @@ Var glu(Tape& tape, const Var& x, GluGate gate);
 struct AttentionOptions {
   AttentionShape shape;
   std::shared_ptr<const RotaryFrequencies> rotary;  ///< null: no rotary embedding
+  Parameter* sinks = nullptr;                       ///< (H), as in AttentionSinks; null: none
 };
+/// Attention of the heads from `first_head` on, and the log-sums of its softmaxes.
+struct SunkAttention {
+  std::int64_t first_head = 0;
+  Tensor out;  ///< (M, H D) act
+  Tensor lse;  ///< (M, H) f32
+};
+/// Adds the sinks of these heads, if there are any, in place, without a record on the tape; and computes their gradient
+/// from the result, whose gradient is dout (M, H D) act.
+void add_sinks(Tape& tape, const AttentionOptions& options, const SunkAttention& to);
+void add_sinks_gradient(Tape& tape, const AttentionOptions& options, const SunkAttention& of, const Tensor& dout);
 /// Rotates query and key columns of qkv, with `shape`, in place, without a record on the tape; does nothing without
 /// rotary embedding.
 void rotate(Tape& tape, const Tensor& qkv, const AttentionOptions& options, const AttentionShape& shape,

@@ -36,6 +36,9 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   [[nodiscard]] MemorySpace& memory() const override { return *space_; }
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
                                      WeightGroup group = {}) const override;
+  [[nodiscard]] bool takes_blocks() const override { return table_ == nullptr || table_->takes_blocks(); }
+  std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                            WeightGroup group) const override;
   [[nodiscard]] bool takes_plain_weights() const override {
     return table_ == nullptr ? !space_->host() : table_->takes_plain_weights();
   }

@@ -188,11 +188,11 @@ OperatorCall call_of(const GeluBackward& op, bool) {
 }
 template <>
 OperatorCall call_of(const Glu& op, bool) {
-  return pointwise("glu", op.x, 8, {op.x, op.y}, static_cast<std::int64_t>(op.gate));
+  return pointwise("glu", op.x, 8, {op.x, op.y}, static_cast<std::int64_t>(op.gate.kind));
 }
 template <>
 OperatorCall call_of(const GluBackward& op, bool) {
-  return pointwise("glu_backward", op.x, 12, {op.dy, op.x, op.dx}, static_cast<std::int64_t>(op.gate));
+  return pointwise("glu_backward", op.x, 12, {op.dy, op.x, op.dx}, static_cast<std::int64_t>(op.gate.kind));
 }
 template <>
 OperatorCall call_of(const Softcap& op, bool) {
@@ -446,6 +446,23 @@ OperatorCall call_of(const LatentHeads& op, bool) {
 template <>
 OperatorCall call_of(const LatentHeadsBackward& op, bool) {
   return pointwise("latent_heads_backward", op.dqkv, 0, {op.dqkv, op.dqueries, op.dkeys, op.drope}, op.shape.heads);
+}
+template <>
+OperatorCall call_of(const GroupedBias& op, bool) {
+  return pointwise("grouped_bias", op.y, 2, {op.y, op.y}, op.weights.defined() ? 1 : 0);
+}
+template <>
+OperatorCall call_of(const GroupedBiasBackward& op, bool) {
+  return pointwise("grouped_bias_backward", op.dy, 2, {op.dy, op.dbias},
+                   (op.dbias.defined() ? 1 : 0) + (op.dweights.defined() ? 2 : 0));
+}
+template <>
+OperatorCall call_of(const AttentionSinks& op, bool) {
+  return pointwise("attention_sinks", op.lse, 10, {op.lse, op.lse, op.factors});
+}
+template <>
+OperatorCall call_of(const AttentionSinksBackward& op, bool) {
+  return pointwise("attention_sinks_backward", op.lse, 6, {op.lse, op.dots});
 }
 template <>
 OperatorCall call_of(const Custom& op, bool) {

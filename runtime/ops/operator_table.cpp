@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <stdexcept>
 
 namespace maestro {
 
@@ -14,6 +15,12 @@ void copy_on_host(const ConstTensor& from, const Tensor& to) {
 }
 
 }  // namespace
+
+std::unique_ptr<PackedWeight> OperatorTable::pack_blocks(const Mxfp4Rows& /*w*/,
+                                                         std::unique_ptr<PackedWeight> /*reuse*/,
+                                                         WeightGroup /*group*/) const {
+  throw std::logic_error("pack_blocks: this table takes no blocks");
+}
 
 void OperatorTable::run(const Zero& op) const {
   assert(memory().host());

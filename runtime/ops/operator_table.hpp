@@ -14,6 +14,7 @@
 #include <string>
 
 #include "runtime/core/memory_space.hpp"
+#include "runtime/core/mxfp4.hpp"
 #include "runtime/ops/operators.hpp"
 
 namespace maestro {
@@ -78,6 +79,12 @@ class OperatorTable : public RunsAll<Operators> {
   /// the groups are adjacent in memory.
   virtual std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                              std::unique_ptr<PackedWeight> reuse, WeightGroup group = {}) const = 0;
+  /// Returns whether pack_blocks() makes packs for grouped products.
+  [[nodiscard]] virtual bool takes_blocks() const { return false; }
+  /// Does the same as pack() for a group's rows in MXFP4, host memory: the pack is a copy of the blocks, for every use
+  /// and dtype of the product, which widens them as it reads them.
+  virtual std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                                    WeightGroup group) const;
   /// Returns true if products take a weight in its original layout, (N, K) in the dtype of the product, for every use:
   /// then Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
   [[nodiscard]] virtual bool takes_plain_weights() const { return false; }

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "runtime/core/gelu_kind.hpp"
+#include "runtime/core/glu_gate.hpp"
 #include "runtime/core/pending.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/author_operators.hpp"
@@ -210,12 +211,9 @@ struct GeluBackward {
   GeluKind kind = GeluKind::tanh;
 };
 
-/// The gate's activation in a gated linear unit (Shazeer 2020): SwiGLU or, by tanh-approximated GELU, GEGLU.
-enum class GluGate : std::uint8_t { silu, gelu };
-
-/// y = activation(gate) * up.
+/// y = activation(gate) * up, or as GluGate states.
 struct Glu {
-  Tensor x{};  ///< (M, 2F) act = [gate | up]
+  Tensor x{};  ///< (M, 2F) act = [gate | up], or alternate columns gate, up
   Tensor y{};  ///< (M, F) act
   GluGate gate = GluGate::silu;
 };
@@ -380,6 +378,23 @@ struct AttentionBackward {
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
 };
 
+/// Adds a term, the sink, to each denominator of a softmax (Agarwal et al. 2025, gpt-oss): with lse' = log(exp lse +
+/// exp sinks) the weights of all keys are times exp(lse - lse'). With out times these factors and lse',
+/// AttentionBackward computes the gradient of attention with sinks.
+struct AttentionSinks {
+  Tensor sinks{};    ///< (H) f32
+  Tensor lse{};      ///< (M, H) f32; becomes lse'
+  Tensor factors{};  ///< (M, H) f32
+};
+
+/// Computes dsinks -= the sum over rows of exp(sinks - lse') dots, in a fixed order.
+struct AttentionSinksBackward {
+  Tensor dots{};    ///< (M, H) f32: the dot product of each head's dout and out
+  Tensor sinks{};   ///< (H) f32
+  Tensor lse{};     ///< (M, H) f32, lse'
+  Tensor dsinks{};  ///< (H) f32
+};
+
 /// Attention of a sequence's new rows to all its rows so far, for text generation; no gradient. With `sequences`, each
 /// new row continues another sequence, and its bits do not depend on the other rows.
 struct CachedAttention {
@@ -393,6 +408,7 @@ struct CachedAttention {
       ends{};  ///< (N) as SequenceLayout::ends, at most first + N; empty: no row after its own
   /// The N rows' sequences, all different, in memory() of the table; then `first` and `ends` are not given.
   std::span<const CachedSequence> sequences{};
+  Tensor sinks{};  ///< (H) f32, as in AttentionSinks; or undefined: none
 };
 
 /// CausalConv of a sequence's new rows, for text generation; no gradient. A tail holds the sequence's last `reach`
@@ -452,7 +468,7 @@ using Operators =
                  CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom,
                  Route, RouteBackward, SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput,
                  GroupedLinearBackwardWeight, CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta, LatentHeads,
-                 LatentHeadsBackward>;
+                 LatentHeadsBackward, GroupedBias, GroupedBiasBackward, AttentionSinks, AttentionSinksBackward>;
 
 namespace operators_internal {
 template <class Op>

@@ -104,6 +104,7 @@ struct OwnAttention {
   Block qkv;
   Block out;
   Block lse;
+  std::int64_t first_head = 0;
 };
 
 void attention_gradient(Tape& tape, const AttentionExchange& exchange, const OwnAttention& own,
@@ -111,6 +112,7 @@ void attention_gradient(Tape& tape, const AttentionExchange& exchange, const Own
   const OperatorTable& ops = tape.ops();
   const Block dout = tape.scratch(own.out.tensor().shape(), own.out.tensor().dtype());
   exchange.out_to_heads(y.gradient(), dout.tensor());
+  add_sinks_gradient(tape, options, {own.first_head, own.out.tensor(), own.lse.tensor()}, dout.tensor());
   const Block dheads = tape.scratch(own.qkv.tensor().shape(), own.qkv.tensor().dtype());
   ops.run(AttentionBackward{.dout = dout.tensor(),
                             .qkv = own.qkv.tensor(),
@@ -144,9 +146,12 @@ Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& option
                            .layout = layout,
                            .out = own.out.tensor(),
                            .lse = own.lse.tensor()});
+  const std::int64_t first_head = context->rank() * exchange.own().heads;
+  add_sinks(tape, options, {first_head, own.out.tensor(), own.lse.tensor()});
   Var y = tape.output({in.rows(), options.shape.out_columns()}, in.dtype(), qkv.needs_gradient());
   exchange.out_to_rows(own.out.tensor(), y.value());
   if (!y.needs_gradient()) return y;
+  own.first_head = first_head;
   tape.record(y, [&tape, exchange, own, options, layout, y, qkv] {
     attention_gradient(tape, exchange, own, options, layout, y, qkv);
   });

@@ -51,7 +51,7 @@ std::vector<std::span<float>> ranges_of(std::span<float> flat,
 
 const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, PackFor use) {
   const bool plain = ops.takes_plain_weights();
-  Pack& pack = packs_[use == PackFor::forward || plain ? 0 : 1];
+  Pack& pack = packs_[pack_of(ops, use)];
   if (pack.weight == nullptr || pack.version != version_ || pack.compute != compute) {
     const bool reusable = pack.weight != nullptr && pack.compute == compute;
     const std::int64_t rows = shape_[0];
@@ -71,8 +71,8 @@ const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, P
 
 void Parameter::pack_group(const OperatorTable& ops, std::int64_t group, PackFor use) {
   const bool plain = ops.takes_plain_weights();
-  Pack& pack = packs_[use == PackFor::forward || plain ? 0 : 1];
-  const Tensor values = plain ? owner_->rounded_group(ops, *this, group) : value_;
+  Pack& pack = packs_[pack_of(ops, use)];
+  const Tensor values = plain ? owner_->rounded_frozen(ops, *this, group) : value_;
   pack.weight = ops.pack(values, DType::bf16, use, std::move(pack.weight), {group, groups_});
   pack.version = version_;
   pack.compute = DType::bf16;
@@ -210,7 +210,33 @@ void Parameters::load_groups(Parameter& parameter, const FillRows& fill) {
   parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
 }
 
+bool Parameters::takes_blocks(const Parameter& parameter) const {
+  if (!frozen_ || values_.size() > 0 || parameter.groups_ == 1 || !frozen_->ops->takes_blocks()) return false;
+  const ParameterSlice::Range columns = parameter.columns();
+  return columns.first % mxfp4_block == 0 && columns.count % mxfp4_block == 0 &&
+         std::ranges::binary_search(frozen_->matrices, &parameter);
+}
+
+void Parameters::load_blocks(Parameter& parameter, const FillBlocks& fill) {
+  assert(takes_blocks(parameter));
+  const std::int64_t rows = parameter.shape_[0] / parameter.groups_, columns = parameter.columns().count;
+  const auto blocks = static_cast<std::size_t>(rows * columns / mxfp4_block);
+  Mxfp4Room room{std::vector<std::uint8_t>(blocks * mxfp4_bytes), std::vector<std::uint8_t>(blocks), rows, columns};
+  parameter.in_blocks_ = true;
+  parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
+  Parameter::Pack& pack = parameter.packs_[0];
+  for (std::int64_t group = 0; group < parameter.groups_; ++group) {
+    if (memory_->holds_values()) fill(room, group * rows);
+    pack.weight = frozen_->ops->pack_blocks(room.view(), std::move(pack.weight), {group, parameter.groups_});
+  }
+  ++version_;
+  pack.version = ++parameter.version_;
+  pack.compute = frozen_->compute;
+}
+
 void Parameters::load(Parameter& parameter, const FillRows& fill) {
+  if (parameter.in_blocks_) parameter.packs_[0] = {};
+  parameter.in_blocks_ = false;
   if (packs_by_group(parameter)) return load_groups(parameter, fill);
   if (frozen_ && values_.size() == 0) {
     parameter.own_ = SpaceMemory(*memory_, static_cast<std::size_t>(parameter.shape_.elements()) * sizeof(float));
@@ -354,28 +380,28 @@ std::span<bfloat16> Parameters::rounded_values() const {
   return {reinterpret_cast<bfloat16*>(rounded_.data()), elements_};
 }
 
-Tensor Parameters::rounded_group(const OperatorTable& ops, const Parameter& parameter, std::int64_t group) {
-  if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
+Tensor Parameters::rounded_frozen(const OperatorTable& ops, Parameter& parameter, std::int64_t group) {
+  const Shape& whole = parameter.shape_;
+  const auto bytes = static_cast<std::size_t>(whole.elements()) * sizeof(bfloat16);
+  const bool in_all = rounded_.size() > 0;  // it was frozen with values
+  if (!in_all && parameter.rounded_.size() == 0) parameter.rounded_ = SpaceMemory(*memory_, bytes);
+  std::byte* const place = in_all ? rounded_.data() + parameter.offset_ * sizeof(bfloat16) : parameter.rounded_.data();
+  const Tensor all(place, DType::bf16, whole);
   const std::int64_t count = parameter.value_.elements();
-  const Tensor all(rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_);
   const Tensor own = all.flat_slice(group * count, count).reshaped(parameter.value_.shape());
   ops.run(Cast{.from = parameter.value_, .to = own});
   return own;
 }
 
-Tensor Parameters::rounded(const OperatorTable& ops, const Parameter& parameter) {
+Tensor Parameters::rounded(const OperatorTable& ops, Parameter& parameter) {
+  if (values_.size() == 0) return rounded_frozen(ops, parameter);
   if (rounded_.size() == 0) rounded_ = SpaceMemory(*memory_, elements_ * sizeof(bfloat16));
-  const Tensor own(rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_);
-  if (values_.size() == 0) {  // frozen
-    ops.run(Cast{.from = parameter.value_, .to = own});
-    return own;
-  }
   if (rounded_version_ != version_) {
     const auto count = static_cast<std::int64_t>(elements_);
     ops.run(Cast{.from = as_tensor(values()), .to = Tensor(rounded_.data(), DType::bf16, Shape{count})});
     rounded_version_ = version_;
   }
-  return own;
+  return {rounded_.data() + parameter.offset_ * sizeof(bfloat16), DType::bf16, parameter.shape_};
 }
 
 Parameter* Parameters::find(std::string_view name) {

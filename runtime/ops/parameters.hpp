@@ -100,6 +100,8 @@ class Parameter {
   /// Returns how many groups the rows have. In products each group is a separate matrix.
   [[nodiscard]] std::int64_t groups() const { return groups_; }
   [[nodiscard]] const UpdateRule& rule() const { return rule_; }
+  /// Returns whether the packed form has the values in MXFP4 (Parameters::load_blocks).
+  [[nodiscard]] bool in_blocks() const { return in_blocks_; }
   /// Returns the packed form for products in `compute`; packs again if the values have changed since. Device thread
   /// only. All dimensions but the first are folded into columns.
   const PackedWeight& packed(const OperatorTable& ops, DType compute, PackFor use);
@@ -114,6 +116,9 @@ class Parameter {
   friend class Parameters;
   /// Packs a group of a frozen parameter in bf16; value_ has its values.
   void pack_group(const OperatorTable& ops, std::int64_t group, PackFor use);
+  [[nodiscard]] int pack_of(const OperatorTable& ops, PackFor use) const {
+    return use == PackFor::forward || in_blocks_ || ops.takes_plain_weights() ? 0 : 1;
+  }
   /// Fills the values of a fresh model (PA-3, values independent of ranks).
   void initialise_held(std::span<float> held_values) const;
   struct Pack {
@@ -132,10 +137,21 @@ class Parameter {
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
-  SpaceMemory own_;  // values of a frozen parameter, outside the flat buffer
+  SpaceMemory own_;      // values of a frozen parameter, outside the flat buffer
+  SpaceMemory rounded_;  // the same in bf16, for tables that take plain weights
   Parameters* owner_ = nullptr;
   std::uint64_t version_ = 1;
   Pack packs_[2];
+  bool in_blocks_ = false;  // then packs_[0] is for every use
+};
+
+/// Memory for the blocks of a group's rows.
+struct Mxfp4Room {
+  std::vector<std::uint8_t> blocks;
+  std::vector<std::uint8_t> scales;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  [[nodiscard]] Mxfp4Rows view() const { return {blocks.data(), scales.data(), rows, columns}; }
 };
 
 struct ParameterSpec {
@@ -171,6 +187,13 @@ class Parameters {
   /// not called if memory() holds no values. The packed form of a frozen parameter is made at once (PA-5, frozen
   /// parameter by parameter).
   void load(Parameter& parameter, const FillRows& fill);
+  /// Returns whether load_blocks() takes the parameter's values: a frozen matrix of several groups, whose rows here are
+  /// complete blocks, on a table that takes blocks.
+  [[nodiscard]] bool takes_blocks(const Parameter& parameter) const;
+  /// Writes the blocks of consecutive rows; `first` is the first row, among the rows held here.
+  using FillBlocks = std::function<void(Mxfp4Room& room, std::int64_t first)>;
+  /// Does the same as load() for values in MXFP4, which stay in it: 4.25 bits a value. `fill` is called for each group.
+  void load_blocks(Parameter& parameter, const FillBlocks& fill);
   [[nodiscard]] MemorySpace& memory() const { return *memory_; }
   /// Keeps the optimizer state for `range` only, initially zero; other replicas keep the rest. Called once, after
   /// allocate() and before any moment is written; untouched memory costs nothing. A frozen section does not have state
@@ -243,9 +266,9 @@ class Parameters {
   friend class Parameter;
   [[nodiscard]] std::span<float> flat(const SpaceMemory& memory) const;
   [[nodiscard]] Tensor kept(const SpaceMemory& memory) const;
-  [[nodiscard]] Tensor rounded(const OperatorTable& ops, const Parameter& parameter);
-  /// Rounds a group, whose values are the parameter's value_, to its place among the rounded values.
-  [[nodiscard]] Tensor rounded_group(const OperatorTable& ops, const Parameter& parameter, std::int64_t group);
+  [[nodiscard]] Tensor rounded(const OperatorTable& ops, Parameter& parameter);
+  /// Rounds a frozen parameter's values, or a group's, which are its value_, to memory of its own.
+  [[nodiscard]] Tensor rounded_frozen(const OperatorTable& ops, Parameter& parameter, std::int64_t group = 0);
   /// Products of a frozen section.
   struct Frozen {
     const OperatorTable* ops = nullptr;

@@ -243,6 +243,7 @@ std::string described(const DecoderConfig& config) {
   constexpr const char* scalings[] = {"", " linear", " llama3", " yarn", " longrope"};
   out << scalings[static_cast<std::size_t>(config.rope_scaling.kind)];
   if (config.window > 0) out << ", windows of " << config.window;
+  if (config.attention_sinks) out << ", sinks";
   const auto convolutions = std::ranges::count(config.mixers, MixerKind::convolution, &LayerMixer::kind);
   if (convolutions > 0) out << ", convolutions of " << config.conv_width << " in " << convolutions << " layers";
   if (const auto layers = std::ranges::count(config.mixers, MixerKind::delta, &LayerMixer::kind); layers > 0) {

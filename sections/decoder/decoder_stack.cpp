@@ -55,6 +55,7 @@ class DecoderStack::Builder {
   void add_delta(BlockWeights& layer, const std::string& prefix);
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
   void add_experts(ExpertWeights& experts, const std::string& prefix);
+  void add_transposed_experts(ExpertWeights& experts, const std::string& prefix);
   void add_norms(BlockWeights& layer, const std::string& prefix);
   /// Adds a projection onto `sizes` rows, each stored under its name, or all as `fused` if the family does so.
   Affine stacked(const std::string& prefix, const std::string& fused, const std::vector<const char*>& names,
@@ -241,6 +242,9 @@ void DecoderStack::Builder::add_attention(BlockWeights& layer, const std::string
   const std::string out = prefix + names_.attention_out;
   layer.attention_out = added(out, Shape{config_.width, results}, config_.out_bias);
   adapt(adapters_.lora.out, layer.attention_out, {{out}, {config_.width}, results, true});
+  if (config_.attention_sinks) {
+    layer.sinks = &add_.stored(add_.vector(prefix + "sinks", config_.heads, 0.0F, cut_.rows(config_.heads)));
+  }
   if (config_.qk_norm == QkNorm::none) return;
   const bool whole = config_.qk_norm == QkNorm::whole;
   const auto norm = [&](const char* name, std::int64_t columns) {
@@ -333,7 +337,9 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
   const auto name_of = [&](std::int64_t expert, std::string_view part) {
     return block + "experts." + std::to_string(expert) + "." + std::string(part) + ".weight";
   };
-  experts.router = &add_.stored(add_.matrix(block + "gate.weight", Shape{config.count, width}, config_.init_std));
+  const std::string router = block + std::string(names.router);
+  experts.router = &add_.stored(add_.matrix(router + ".weight", Shape{config.count, width}, config_.init_std));
+  if (config.biases) experts.router_bias = &add_.stored(add_.vector(router + ".bias", config.count, 0.0F));
   const bool by_bias = config.balance == LoadBalance::bias;
   if (config.score_bias) {
     const UpdateRule rule{UpdateRule::Kind::bias, config.per_token, config.bias_rate.value_or(0)};
@@ -343,6 +349,7 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
   if (config.balance.value_or(LoadBalance::none) != LoadBalance::none) {
     experts.loads = &add_.counted(block + "loads", config.count, 1.0f, {UpdateRule::Kind::loads, config.per_token});
   }
+  if (names.transposed) return add_transposed_experts(experts, block + "experts.");
   const std::vector<std::int64_t> heights(static_cast<std::size_t>(2 * config.count), ffn);
   experts.in = &add_.groups(block + "experts.gate_up", Shape{config.count * 2 * ffn, width}, config_.init_std,
                             cut_.stacked(heights), config.count);
@@ -361,6 +368,21 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
   if (!config.shared_gate) return;
   experts.shared_gate =
       &add_.stored(add_.matrix(block + "shared_expert_gate.weight", Shape{1, width}, config_.init_std));
+}
+
+void DecoderStack::Builder::add_transposed_experts(ExpertWeights& experts, const std::string& prefix) {
+  const ExpertConfig& config = config_.experts;
+  const std::int64_t width = config_.width, ffn = config.ffn, count = config.count;
+  const std::vector<std::int64_t> heights(static_cast<std::size_t>(count), 2 * ffn);
+  const std::string in = prefix + "gate_up_proj", out = prefix + "down_proj";
+  experts.in = &add_.stored_transposed_groups(
+      add_.groups(in, Shape{count * 2 * ffn, width}, config_.init_std, cut_.stacked(heights), count));
+  experts.out = &add_.stored_transposed_groups(
+      add_.groups(out, Shape{count * width, ffn}, residual_deviation(), cut_.columns(ffn), count));
+  if (!config.biases) return;
+  const auto zero = ParameterInit::constant(0);
+  experts.in_bias = &add_.undecayed(in + "_bias", Shape{count, 2 * ffn}, zero, cut_.columns(2 * ffn));
+  experts.out_bias = &add_.undecayed(out + "_bias", Shape{count, width}, zero, {});
 }
 
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
@@ -444,7 +466,10 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
   options.output_gate = config_.output_gate && layer.kind == MixerKind::attention;
   options.norm = norm_terms();
   options.whole_head_norms = config_.qk_norm == QkNorm::whole;
-  options.gate = config_.gelu_gate ? GluGate::gelu : GluGate::silu;
+  const ExpertConfig& experts = config_.experts;
+  options.gate = experts.gate_limit > 0 ? GluGate::clamped(experts.gate_limit, experts.gate_alpha)
+                 : config_.gelu_gate    ? GluGate::gelu
+                                        : GluGate::silu;
   options.experts_per_token = config_.experts.per_token;
   options.router = config_.experts.router;
   options.tensor_group = parallel_.tensor_group;

@@ -279,6 +279,18 @@ TEST(DecoderReader, a_deepseek_has_latents_and_shared_experts_by_number) {
             "= \"deepseek_v3\"");
 }
 
+TEST(DecoderReader, a_gpt_oss_has_experts_sinks_and_windows_in_every_second_layer) {
+  const std::string shape = "family = \"gpt_oss\"\nlayers = 3\nexperts = 4\nwindow = 8\n";
+  const DecoderConfig read = read_decoder(student_of(shape));
+  const DecoderConfig config = with_family(read, read.family);
+  EXPECT_TRUE(config.attention_sinks && config.experts.biases && config.out_bias);
+  EXPECT_EQ(config.experts.router.kind, RouterKind::chosen);
+  EXPECT_EQ(config.experts.gate_limit, 7);
+  for (std::int64_t layer = 0; layer < 3; ++layer) EXPECT_EQ(config.mixer_of(layer).windowed, layer != 1) << layer;
+  EXPECT_EQ(decoder_error("family = \"gpt_oss\"\nexperts = 4\nrouter = \"sigmoid\""),
+            "job.toml:4: student.router: family \"gpt_oss\" has no router \"sigmoid\"; set router = \"chosen\"");
+}
+
 TEST(DecoderReader, an_lfm2_has_convolutions_in_the_layers_without_attention) {
   const auto kinds = [](const DecoderConfig& config) {
     std::string text;

@@ -119,6 +119,44 @@ TEST(HfConfig, absent_keys_have_the_defaults_of_the_family) {
   EXPECT_EQ(first.norm_offset, 1);
 }
 
+// As published for gpt-oss-20b (relevant keys only).
+constexpr std::string_view gpt_oss_text = R"({
+  "architectures": ["GptOssForCausalLM"], "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
+  "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880,
+  "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64, "num_experts_per_tok": 4,
+  "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": false,
+  "quantization_config": {"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"}, "rms_norm_eps": 1e-05,
+  "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+  "rope_type": "yarn", "truncate": false}, "rope_theta": 150000, "router_aux_loss_coef": 0.9, "sliding_window": 128,
+  "swiglu_limit": 7.0, "tie_word_embeddings": false, "vocab_size": 201088})";
+
+TEST(HfConfig, reads_gpt_oss) {
+  const DecoderConfig config = parse_hf_config(gpt_oss_text, "config.json").value_or_throw();
+  EXPECT_TRUE(config.qkv_bias && config.out_bias && config.attention_sinks && config.experts.biases);
+  EXPECT_EQ(config.experts.count, 32);
+  EXPECT_EQ(config.experts.per_token, 4);
+  EXPECT_EQ(config.experts.ffn, 2880);
+  EXPECT_EQ(config.experts.gate_limit, 7);
+  EXPECT_EQ(config.experts.gate_alpha, 1.702);
+  EXPECT_EQ(config.experts.router.kind, RouterKind::chosen);
+  EXPECT_EQ(config.head_size, 64);
+  EXPECT_EQ(config.window, 128);
+  EXPECT_TRUE(config.mixer_of(0).windowed);
+  EXPECT_FALSE(config.mixer_of(1).windowed);
+  EXPECT_FALSE(config.rope_scaling.truncate);
+  const auto changed = [](const char* from, const char* to) { return replaced(gpt_oss_text, from, to); };
+  // Without rotary settings the class has these.
+  const std::string plain = changed(R"("rope_scaling")", R"("rope_scaling": null, "_x")");
+  EXPECT_EQ(parse_hf_config(plain, "config.json").value_or_throw(), config);
+  EXPECT_THAT(refusal(changed(R"("experts_per_token": 4)", R"("experts_per_token": 2)")),
+              HasSubstr("contradicts num_experts_per_tok = 4"));
+  EXPECT_THAT(refusal(changed(R"("initial_context_length": 4096)", R"("initial_context_length": 2048)")),
+              HasSubstr("contradicts original_max_position_embeddings = 4096"));
+  EXPECT_THAT(refusal(changed(R"("mxfp4"})", R"("mxfp4", "bits": 3})")), HasSubstr("bits"));
+  EXPECT_THAT(refusal(changed(R"("mxfp4")", R"("fp8")")), HasSubstr("quant_method"));
+  EXPECT_THAT(refusal(changed(R"("hidden_act": "silu")", R"("hidden_act": "gelu")")), HasSubstr("hidden_act"));
+}
+
 TEST(HfConfig, what_is_written_reads_back_as_the_same_model) {
   DecoderConfig gpt2;
   gpt2.layers = 3;

@@ -169,6 +169,12 @@ TEST_F(CallChecks, attention_takes_the_layouts_rows_and_the_heads_columns) {
               }),
               ::testing::HasSubstr("kv_heads must divide heads"));
   EXPECT_EQ(refusal([&] { attention(tape_, value({8, 64}), options, layout_); }), "accepted");
+  AttentionOptions sunk = options;
+  sunk.sinks = &narrow_;
+  EXPECT_THAT(refusal([&] {
+                attention(tape_, value({8, 64}), sunk, layout_);
+              }),
+              ::testing::EndsWith("there must be a sink for each head"));
   AttentionOptions turned = options;
   turned.rotary = std::make_shared<const RotaryFrequencies>(RotaryFrequencies{{1, 0.5}, 1, {0, 2}});
   SequenceLayout two_axes = layout_;

@@ -103,10 +103,55 @@ struct CombineRowsCase final : OperatorCase {
   }
 };
 
+/// Rows plus their group's bias, times a weight of each row or not.
+struct GroupedBiasCase final : OperatorCase {
+  explicit GroupedBiasCase(bool with_weights) : weighted(with_weights) {}
+  bool weighted;
+  std::string name() const override { return weighted ? "weighted_bias" : "grouped_bias"; }
+  std::vector<Operand> operands(Size size) const override {
+    std::vector<Operand> all{{"x", {size.rows, size.columns}, Storage::act},
+                             {"bias", {groups, size.columns}, Storage::f32, true}};
+    if (weighted) all.push_back({"weights", {size.rows, 1}, Storage::f32, true});
+    return all;
+  }
+  Operand result(Size size) const override { return {"y", {size.rows, size.columns}, Storage::act}; }
+  Values reference(Size size, const std::vector<Values>& in) const override {
+    const Values starts = offsets_of(size.rows).values();
+    const auto columns = count(1, size.columns);
+    Values y = in[0];
+    for (std::size_t group = 0; group < count(groups, 1); ++group) {
+      for (auto row = static_cast<std::size_t>(starts[group]); row < static_cast<std::size_t>(starts[group + 1]);
+           ++row) {
+        for (std::size_t i = 0; i < columns; ++i) {
+          y[row * columns + i] += (weighted ? in[2][row] : 1) * in[1][group * columns + i];
+        }
+      }
+    }
+    return y;
+  }
+  [[nodiscard]] Tensor weights(const Call& c) const { return weighted ? c.operands[2].tensor() : Tensor(); }
+  void forward(Call& c) const override {
+    const OwnedTensor offsets = offsets_of(c.size.rows);
+    c.ops.run(Cast{.from = c.operands[0], .to = c.result});
+    c.ops.run(GroupedBias{.bias = c.operands[1], .offsets = offsets, .weights = weights(c), .y = c.result});
+  }
+  void backward(Call& c) const override {
+    const OwnedTensor offsets = offsets_of(c.size.rows);
+    c.ops.run(Cast{.from = c.dresult, .to = c.gradients[0]});
+    c.ops.run(GroupedBiasBackward{.dy = c.dresult,
+                                  .bias = c.operands[1],
+                                  .offsets = offsets,
+                                  .weights = weights(c),
+                                  .dbias = c.gradients[1],
+                                  .dweights = weighted ? c.gradients[2].tensor() : Tensor()});
+  }
+};
+
 }  // namespace
 
 std::vector<std::shared_ptr<const OperatorCase>> expert_cases() {
-  return {std::make_shared<GroupedLinearCase>(), std::make_shared<CombineRowsCase>()};
+  return {std::make_shared<GroupedLinearCase>(), std::make_shared<CombineRowsCase>(),
+          std::make_shared<GroupedBiasCase>(false), std::make_shared<GroupedBiasCase>(true)};
 }
 
 }  // namespace maestro::testing

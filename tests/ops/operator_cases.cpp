@@ -72,7 +72,10 @@ struct GeluCase final : OperatorCase {
 struct GluCase final : OperatorCase {
   explicit GluCase(GluGate activation) : gate(activation) {}
   GluGate gate;
-  std::string name() const override { return gate == GluGate::silu ? "swiglu" : "geglu"; }
+  std::string name() const override {
+    if (gate.kind == GluGate::Kind::clamped) return "clamped_glu";
+    return gate == GluGate::silu ? "swiglu" : "geglu";
+  }
   std::vector<Operand> operands(Size size) const override {
     return {{"x", {size.rows, 2 * size.columns}, Storage::act}};
   }
@@ -83,7 +86,12 @@ struct GluCase final : OperatorCase {
     for (std::size_t row = 0; row < count(size.rows, 1); ++row) {
       const double* x = &in[0][row * 2 * columns];
       for (std::size_t i = 0; i < columns; ++i) {
-        y.push_back((gate == GluGate::silu ? x[i] / (1 + std::exp(-x[i])) : gelu(x[i])) * x[columns + i]);
+        if (gate.kind == GluGate::Kind::clamped) {
+          const double g = std::min(x[2 * i], gate.limit), up = std::clamp(x[2 * i + 1], -gate.limit, gate.limit);
+          y.push_back((up + 1) * g / (1 + std::exp(-gate.alpha * g)));
+        } else {
+          y.push_back((gate == GluGate::silu ? x[i] / (1 + std::exp(-x[i])) : gelu(x[i])) * x[columns + i]);
+        }
       }
     }
     return y;
@@ -339,16 +347,16 @@ std::vector<std::shared_ptr<const OperatorCase>> operator_cases() {
   std::ranges::move(author_cases(), std::back_inserter(cases));
   std::ranges::move(expert_cases(), std::back_inserter(cases));
   std::ranges::move(latent_cases(), std::back_inserter(cases));
-  cases.insert(
-      cases.end(),
-      {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),
-       std::make_shared<GeluCase>(GeluKind::erf), std::make_shared<GeluCase>(GeluKind::quick),
-       std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu), std::make_shared<AddCase>(),
-       std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5), std::make_shared<EmbeddingWithGaps>(),
-       std::make_shared<SelectRows>(), std::make_shared<AddRows>(), std::make_shared<RotaryCase>(),
-       std::make_shared<RotaryCase>(5, 0.75), std::make_shared<RotaryCase>(3, 1.25, 3),
-       std::make_shared<ConvCase>(ConvolutionShape{.width = 4, .dilation = 2, .silu = true}),
-       std::make_shared<ConvCase>(ConvolutionShape{.width = 3, .gated = true})});
+  cases.insert(cases.end(), {std::make_shared<LinearCase>(), std::make_shared<GeluCase>(GeluKind::tanh),
+                             std::make_shared<GeluCase>(GeluKind::erf), std::make_shared<GeluCase>(GeluKind::quick),
+                             std::make_shared<GluCase>(GluGate::silu), std::make_shared<GluCase>(GluGate::gelu),
+                             std::make_shared<GluCase>(GluGate::clamped(0.7, 1.702)), std::make_shared<AddCase>(),
+                             std::make_shared<EmbeddingCase>(), std::make_shared<EmbeddingCase>(2.5),
+                             std::make_shared<EmbeddingWithGaps>(), std::make_shared<SelectRows>(),
+                             std::make_shared<AddRows>(), std::make_shared<RotaryCase>(),
+                             std::make_shared<RotaryCase>(5, 0.75), std::make_shared<RotaryCase>(3, 1.25, 3),
+                             std::make_shared<ConvCase>(ConvolutionShape{.width = 4, .dilation = 2, .silu = true}),
+                             std::make_shared<ConvCase>(ConvolutionShape{.width = 3, .gated = true})});
   return cases;
 }
 

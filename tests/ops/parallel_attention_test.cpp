@@ -28,6 +28,7 @@ struct AttentionCase {
   std::int64_t window = 0;
   double softcap = 0;
   std::vector<std::int32_t> ends = {};
+  bool sinks = false;
 };
 void PrintTo(const AttentionCase& at, std::ostream* out) {
   *out << at.name;
@@ -38,6 +39,7 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
   struct Answer {
     OwnedTensor out;
     OwnedTensor dqkv;
+    OwnedTensor dsinks;
   };
   ContextAttention() {
     for (std::size_t i = 0; i + 1 < at().offsets.size(); ++i) {
@@ -65,19 +67,33 @@ class ContextAttention : public ::testing::TestWithParam<std::tuple<std::int64_t
     return {.offsets = at().offsets, .positions = positions_, .ends = at().ends};
   }
 
+  static Parameter& sinks_of(Parameters& parameters) {
+    Parameter& sinks = parameters.add({"sinks", Shape{8}, false, {}});
+    parameters.allocate(true);
+    for (std::size_t head = 0; head < 8; ++head) sinks.value().span<float>()[head] = 0.5F * static_cast<float>(head);
+    return sinks;
+  }
+  [[nodiscard]] AttentionOptions options(Parameter& sinks) const {
+    AttentionOptions options = options_;
+    if (at().sinks) options.sinks = &sinks;
+    return options;
+  }
+
   /// Returns the answer for a rank's rows; without a group, for all rows.
   [[nodiscard]] Answer answer(Communicator* group) const {
+    Parameters parameters;
+    Parameter& sinks = sinks_of(parameters);
     Arena arena;
     Tape tape(ops_, arena, at().dtype, true);
     // Copies, since rotation writes to them.
     const OwnedTensor own = group == nullptr ? copy_of(*qkv_) : rows_of(*qkv_, *group);
     const OwnedTensor seed = group == nullptr ? copy_of(*dout_) : rows_of(*dout_, *group);
     const Var x = tape.input(own, true);
-    const Var y = context_attention(tape, x, options_, layout(), group);
+    const Var y = context_attention(tape, x, options(sinks), layout(), group);
     OwnedTensor out = copy_of(y.value());
     tape.seed(y, seed);
     tape.backward();
-    return {std::move(out), copy_of(x.gradient())};
+    return {std::move(out), copy_of(x.gradient()), copy_of(sinks.gradient())};
   }
 
   cpu::CpuOperatorTable ops_;
@@ -93,6 +109,8 @@ TEST_P(ContextAttention, gives_each_rank_its_rows_of_the_whole_result_and_gradie
     EXPECT_EQ(own.out.tensor().shape(), rows_of(whole.out, group).tensor().shape());
     EXPECT_EQ(own.out.values(), rows_of(whole.out, group).values());
     EXPECT_EQ(own.dqkv.values(), rows_of(whole.dqkv, group).values());
+    group.all_reduce_sum(own.dsinks.tensor().span<float>());  // as at the end of a step
+    EXPECT_EQ(own.dsinks.values(), whole.dsinks.values());
     const Answer again = answer(&group);  // PF-2
     EXPECT_EQ(again.out.values(), own.out.values());
     EXPECT_EQ(again.dqkv.values(), own.dqkv.values());
@@ -103,7 +121,8 @@ TEST_P(ContextAttention, is_attention_without_a_group) {  // PF-1
   Arena arena;
   Tape tape(ops_, arena, at().dtype, false);
   const OwnedTensor one = copy_of(*qkv_);
-  const Var wanted = attention(tape, tape.input(one), options_, layout());
+  Parameters parameters;
+  const Var wanted = attention(tape, tape.input(one), options(sinks_of(parameters)), layout());
   EXPECT_EQ(answer(nullptr).out.values(), copy_of(wanted.value()).values());
 }
 
@@ -112,6 +131,7 @@ const AttentionCase cases[] = {
     {"grouped_causal_rotary", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}},
     {"grouped_windowed_capped", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 2.5},
     {"grouped_windowed_ends", 4, true, 10000, DType::f32, {0, 9, 14}, 3, 0, {2, 2, 3, 8, 8, 8, 8, 8, 9, 1, 5, 5, 5, 5}},
+    {"grouped_windowed_sinks", 4, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 0, {}, true},
     {"grouped_both_ways", 4, false, 0, DType::f32, {0, 7, 29}},
     {"grouped_both_ways_rotary_bf16", 4, false, 10000, DType::bf16, {0, 1, 2, 17, 23}},
     {"ungrouped_causal", 8, true, 0, DType::f32, {0, 150, 217}},

@@ -250,6 +250,28 @@ def latent_heads_interleaved(g, rows, columns):
     return latent_heads(g, rows, columns, (0, 2, 1, 3))
 
 
+def clamped_glu(g, rows, columns):
+    def forward(v):
+        gate, up = v["x"][:, ::2].clamp(max=0.7), v["x"][:, 1::2].clamp(-0.7, 0.7)
+        return (up + 1) * gate * torch.sigmoid(1.702 * gate)
+    return {"x": exact(g, rows, 2 * columns)}, forward
+
+
+def grouped_bias(g, rows, columns, weighted=False):
+    """Rows in four groups of expert_cases.cpp's sizes, each with a bias of its own."""
+    third = (rows + 2) // 3
+    sizes = torch.tensor([third, 0, (rows - third) // 2, rows - third - (rows - third) // 2])
+    v = {"x": exact(g, rows, columns), "bias": exact(g, 4, columns)}
+    if weighted:
+        v["weights"] = exact(g, rows, 1)
+    group = torch.repeat_interleave(torch.arange(4), sizes)
+    return v, lambda v: v["x"] + (v["weights"] if weighted else 1) * v["bias"][group]
+
+
+def weighted_bias(g, rows, columns):
+    return grouped_bias(g, rows, columns, True)
+
+
 def record_operators():
     g = torch.Generator().manual_seed(20)
     tensors, notes = {}, []
@@ -265,6 +287,7 @@ def record_operators():
     record_each(g, (causal_conv, gated_conv), tensors, notes)
     record_each(g, (grouped_linear, combine_rows), tensors, notes)
     record_each(g, (latent_heads, latent_heads_interleaved), tensors, notes)
+    record_each(g, (clamped_glu, grouped_bias, weighted_bias), tensors, notes)
     save(HERE / "operators.safetensors", tensors, notes)
 
 

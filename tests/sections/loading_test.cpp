@@ -28,7 +28,7 @@ TEST(Loading, values_that_come_later_are_written_by_the_loader_alone) {
 }
 
 TEST(Loading, a_section_that_is_frozen_first_computes_as_when_it_is_loaded_first) {  // IO-3
-  for (const char* model : {"gpt2_tied", "llama_untied", "qwen2_moe", "mixtral"}) {
+  for (const char* model : {"gpt2_tied", "llama_untied", "qwen2_moe", "mixtral", "gpt_oss"}) {
     for (const DType precision : {DType::f32, DType::bf16}) {
       Bench bench;
       const std::filesystem::path folder = reference_folder(model);

@@ -69,8 +69,8 @@ class RandomDecoder {
     DecoderConfig config = resolved(base);
     if (family == gpt2) return with_family(config, family);
     const bool windowed_gemma = family == gemma2 || family == gemma3_text;
-    const bool windows =
-        family == mistral || family == phi3 || windowed_gemma || family == qwen3_moe || family == mixtral;
+    const bool windows = family == mistral || family == phi3 || windowed_gemma || family == qwen3_moe ||
+                         family == mixtral || family == gpt_oss;
     if (family != phi3 && family != olmoe && !has_latent_attention(family)) config.head_size = 2 * below(4) + 4;
     if (has_delta_rules(family)) config.head_size = 8 * below(3) + 8;
     if (family == glm4_moe) config.head_size = 4 * below(3) + 4;  // half of a head turns in pairs
@@ -94,7 +94,7 @@ class RandomDecoder {
     } else {
       scale(config);
     }
-    if (family == qwen2 || family == qwen3 || family == dots1) alternate(config);
+    if (family == qwen2 || family == qwen3 || family == dots1 || family == gpt_oss) alternate(config);
     if (has_latent_attention(family) && config.rope_scaling.kind == RotaryScaling::Kind::yarn) {
       config.rope_scaling.score_slope = 0.5;
     }
@@ -134,6 +134,13 @@ class RandomDecoder {
       experts.router.scale = 0.5 * static_cast<double>(below(3) + 1);
       if (below(2) == 1) experts.dense_layers = {0};
       return group(experts);
+    }
+    if (config.family == DecoderFamily::gpt_oss) {
+      experts.gate_limit = 0.5 * static_cast<double>(below(4) + 1);
+      experts.gate_alpha = 0.5 * static_cast<double>(below(4) + 1);
+      // With a single expert the weight is 1 whatever its score: its gradient is only rounding.
+      experts.per_token = std::max<std::int64_t>(experts.per_token, 2);
+      return;
     }
     if (has_dense_layers(config.family) && below(2) == 1) experts.dense_layers = {below(config.layers)};
     if (below(2) == 1) experts.router.kind = RouterKind::chosen;

@@ -103,6 +103,9 @@ FAMILIES = {
                     "num_experts_per_tok": 2, "moe_intermediate_size": 10, "n_group": 2, "topk_group": 1,
                     "attention_bias": True, "rms_norm_eps": 1e-3,  # the latents' norms have 1e-6 nevertheless
                     "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 10, "head_dim": 8,
+                "num_hidden_layers": 3, "sliding_window": 5, "swiglu_limit": 0.8, "swiglu_alpha": 1.5,
+                "rope_parameters": YARN | {"truncate": False}},
 }
 MIXED = ("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_text")  # recorded for all STEPS
 
@@ -147,7 +150,7 @@ def stored_gradients(model, names):
 def gradient_of(gradients, name):
     """Returns a stored tensor's gradient; an expert's is a part of the tensor that the model has for all experts."""
     name = name.replace(".block_sparse_moe.", ".mlp.")
-    if ".experts." not in name:
+    if name in gradients:
         return gradients[name]
     block, expert, part, _ = name.rsplit(".", 3)
     if part in ("down_proj", "w2"):
@@ -164,7 +167,8 @@ def learning_rate(step):
 
 
 def train(model, batches, steps):
-    decays = {id(p): p.dim() >= 2 and not name.endswith("conv1d.weight") for name, p in model.named_parameters()}
+    decays = {id(p): p.dim() >= 2 and not name.endswith(("conv1d.weight", "_bias"))
+              for name, p in model.named_parameters()}
     groups = [{"params": [p for p in model.parameters() if decays[id(p)]], "weight_decay": DECAY},
               {"params": [p for p in model.parameters() if not decays[id(p)]], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPSILON)
@@ -223,12 +227,57 @@ def record(name, model, folder, steps):
     print(f"{name}: loss {loss.item():.6f}, after {steps} steps {losses[-1]:.6f}")
 
 
+def record_mxfp4(folder):
+    """Records a gpt-oss whose experts are in MXFP4, with transformers' values of them. all.*: each byte with some scales."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    settings = FAMILIES["gpt_oss"] | {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 64,
+                                      "num_hidden_layers": 2, "num_local_experts": 4, "num_attention_heads": 4,
+                                      "num_key_value_heads": 2, "max_position_embeddings": POSITIONS}
+    config = AutoConfig.for_model("gpt_oss", **settings)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager",
+                                             dtype=torch.float32)
+    randomise(model)
+    model.eval()
+    tensors, expected = {}, {}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.endswith(("gate_up_proj", "down_proj")):
+                tensors[name] = parameter.detach().bfloat16()
+                parameter.copy_(tensors[name].float())
+                continue
+            experts, inputs, outputs = parameter.shape
+            blocks = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(119, 123, (experts, outputs, inputs // 32), dtype=torch.uint8)
+            values = convert_moe_packed_tensors(blocks, scales)
+            tensors |= {name + "_blocks": blocks, name + "_scales": scales}
+            parameter.copy_(values.float())
+            expected["values." + name] = values.contiguous()
+    folder.mkdir(exist_ok=True)
+    config.architectures = ["GptOssForCausalLM"]
+    config.quantization_config = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    config.save_pretrained(folder)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    tokens = torch.randint(0, VOCABULARY, (1, POSITIONS))
+    scales = torch.tensor([0, 1, 7, 100, 126, 127, 128, 200, 253, 254], dtype=torch.uint8)
+    blocks = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16).expand(1, len(scales), 16, 16).contiguous()
+    scales = scales.reshape(1, -1, 1).expand(1, len(scales), 16).contiguous()
+    expected |= {"tokens": tokens[0].int(), "logits": model(tokens).logits[0].detach().contiguous(),
+                 "all.blocks": blocks, "all.scales": scales,
+                 "all.values": convert_moe_packed_tensors(blocks, scales).contiguous()}
+    save_file(expected, folder / "expected.safetensors")
+    print("gpt_oss_mxfp4: recorded")
+
+
 def main():
     root = pathlib.Path(os.path.realpath(__file__)).parent / "references"
     models = {f"{family}_{'tied' if tied else 'untied'}": (lambda build=build, tied=tied: build(tied))
               for family, build in (("gpt2", gpt2), ("llama", llama)) for tied in (True, False)}
     models |= {name: (lambda name=name: of_family(name)) for name in FAMILIES}
-    for name in sys.argv[1:] or models:
+    if not sys.argv[1:] or "gpt_oss_mxfp4" in sys.argv[1:]:
+        torch.manual_seed(7)
+        record_mxfp4(root / "gpt_oss_mxfp4")
+    for name in [name for name in sys.argv[1:] if name != "gpt_oss_mxfp4"] or ([] if sys.argv[1:] else models):
         torch.manual_seed(7)
         record(name, models[name](), root / name, 20 if name in FAMILIES and name not in MIXED else STEPS)
 

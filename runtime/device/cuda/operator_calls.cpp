@@ -18,7 +18,7 @@ namespace maestro::cuda {
 template <class T>
 void OperatorPass::hold(T& member) {
   if constexpr (std::is_same_v<T, const PackedWeight*>) {
-    if (member != nullptr) member = &weights_.emplace_back(plain(*member));
+    if (member != nullptr) member = &weights_.emplace_back(plain_weight(*member));
   } else if constexpr (std::is_same_v<T, SequenceLayout>) {
     if (offsets_.empty() || !std::ranges::equal(offsets_.back(), member.offsets)) {
       offsets_.emplace_back(member.offsets.begin(), member.offsets.end());
@@ -48,7 +48,9 @@ void OperatorPass::write(const T& member) {
     for (int axis = 0; axis < member.shape().rank(); ++axis) write(member.shape()[axis]);
   } else if constexpr (std::is_same_v<T, const PackedWeight*>) {
     write(member != nullptr);
-    if (member != nullptr) write(plain(*member));
+    if (member == nullptr) return;
+    const PlainWeight& weight = plain_weight(*member);
+    for (const Tensor& part : {weight.tensor(), weight.blocks(), weight.scales()}) write(part);
   } else if constexpr (std::is_same_v<T, const RotaryFrequencies*>) {
     write_contents(std::as_bytes(std::span(member->inverse)));
     write_contents(std::as_bytes(std::span(member->axis)));

@@ -46,6 +46,11 @@ class RepeatingTable final : public DispatchingTable<RepeatingTable>, public Dev
                                      WeightGroup group = {}) const override {
     return table_->pack(w, compute, use, std::move(reuse), group);
   }
+  [[nodiscard]] bool takes_blocks() const override { return table_->takes_blocks(); }
+  std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                            WeightGroup group) const override {
+    return table_->pack_blocks(w, std::move(reuse), group);
+  }
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_->attention_refusal(shape);
   }

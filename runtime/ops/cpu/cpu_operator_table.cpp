@@ -13,6 +13,7 @@
 #include "runtime/ops/cpu/convolution/causal_conv.hpp"
 #include "runtime/ops/cpu/delta/delta_rule.hpp"
 #include "runtime/ops/cpu/experts/expert_rows.hpp"
+#include "runtime/ops/cpu/experts/grouped_bias.hpp"
 #include "runtime/ops/cpu/latent/latent_heads.hpp"
 #include "runtime/ops/cpu/losses/top_k.hpp"
 #include "runtime/ops/cpu/operands.hpp"
@@ -165,14 +166,12 @@ void CpuOperatorTable::run(const GeluBackward& op) const {
 
 void CpuOperatorTable::run(const Glu& op) const {
   assert(op.x.columns() == 2 * op.y.columns());
-  const auto glu = op.gate == GluGate::silu ? pointwise_.swiglu : pointwise_.geglu;
-  glu(in(op.x), out(op.y), op.y.rows(), op.y.columns());
+  pointwise_.glu(op.gate, in(op.x), out(op.y), op.y.rows(), op.y.columns());
 }
 
 void CpuOperatorTable::run(const GluBackward& op) const {
   assert(op.x.columns() == 2 * op.dy.columns());
-  const auto glu_backward = op.gate == GluGate::silu ? pointwise_.swiglu_backward : pointwise_.geglu_backward;
-  glu_backward(in(op.dy), in(op.x), out(op.dx), op.dy.rows(), op.dy.columns());
+  pointwise_.glu_backward(op.gate, in(op.dy), in(op.x), out(op.dx), op.dy.rows(), op.dy.columns());
 }
 
 void CpuOperatorTable::run(const Softcap& op) const {
@@ -407,6 +406,36 @@ void CpuOperatorTable::run(const DeltaRuleBackward& op) const {
 
 void CpuOperatorTable::run(const CachedDelta& op) const {
   cached_delta(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const GroupedBias& op) const {
+  grouped_bias(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const GroupedBiasBackward& op) const {
+  grouped_bias_backward(isa_, scratch_, op);
+}
+
+void CpuOperatorTable::run(const AttentionSinks& op) const {
+  const std::int64_t heads = op.sinks.elements();
+  assert(op.lse.columns() == heads && op.factors.elements() == op.lse.elements());
+  const float* sinks = op.sinks.data<float>();
+  float *lse = op.lse.data<float>(), *factors = op.factors.data<float>();
+  for (std::int64_t i = 0; i < op.lse.elements(); ++i) {
+    const element::SinkTerm term = element::sink_term(lse[i], sinks[i % heads]);
+    factors[i] = term.factor;
+    lse[i] = term.lse;
+  }
+}
+
+void CpuOperatorTable::run(const AttentionSinksBackward& op) const {
+  const std::int64_t heads = op.sinks.elements();
+  assert(op.lse.columns() == heads && op.dots.elements() == op.lse.elements() && op.dsinks.elements() == heads);
+  const float *sinks = op.sinks.data<float>(), *lse = op.lse.data<float>(), *dots = op.dots.data<float>();
+  float* dsinks = op.dsinks.data<float>();
+  for (std::int64_t i = 0; i < op.lse.elements(); ++i) {
+    dsinks[i % heads] -= element::exponential(sinks[i % heads] - lse[i]) * dots[i];
+  }
 }
 
 }  // namespace maestro::cpu

@@ -30,6 +30,11 @@ class CpuOperatorTable final : public OperatorTable {
 
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
                                      WeightGroup group = {}) const override;
+  [[nodiscard]] bool takes_blocks() const override { return true; }
+  std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                            WeightGroup group) const override {
+    return products_.pack_blocks(w, std::move(reuse), group);
+  }
 
   using OperatorTable::run;
   void run(const Linear& op) const override;
@@ -91,6 +96,10 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const CachedDelta& op) const override;
   void run(const LatentHeads& op) const override;
   void run(const LatentHeadsBackward& op) const override;
+  void run(const GroupedBias& op) const override;
+  void run(const GroupedBiasBackward& op) const override;
+  void run(const AttentionSinks& op) const override;
+  void run(const AttentionSinksBackward& op) const override;
 
  private:
   Isa isa_;

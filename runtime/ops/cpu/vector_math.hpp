@@ -319,8 +319,6 @@ struct VectorMath {
   MAESTRO_INLINE static Vec square_root(Vec x) { return MAESTRO_ISA_NAMESPACE::square_root(x); }
   MAESTRO_INLINE static Vec larger(Vec a, Vec b) { return maximum(a, b); }
 };
-using Swiglu = element::SwigluOf<VectorMath>;
-using Geglu = element::GegluOf<VectorMath>;
 using Softcap = element::SoftcapOf<VectorMath>;
 using RotaryPair = element::RotaryPairOf<Vec>;
 using Divergences = element::DivergencesOf<VectorMath>;

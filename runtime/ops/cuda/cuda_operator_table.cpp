@@ -107,6 +107,13 @@ std::unique_ptr<PackedWeight> CudaOperatorTable::pack(const Tensor& w, DType com
   return std::make_unique<PlainWeight>(Tensor(w.raw(), w.dtype(), Shape{group.count * w.rows(), w.columns()}));
 }
 
+std::unique_ptr<PackedWeight> CudaOperatorTable::pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                                             WeightGroup group) const {
+  if (reuse == nullptr) reuse = std::make_unique<OwnedBlocks>(memory(), group.count * w.rows, w.columns);
+  static_cast<OwnedBlocks&>(*reuse).write(w, group.index);
+  return reuse;
+}
+
 void CudaOperatorTable::run(const Linear& op) const {
   if (op.rows_alone && op.x.rows() > 1) {
     for (std::int64_t row = 0; row < op.x.rows(); ++row) {
@@ -252,6 +259,14 @@ void CudaOperatorTable::run(const CombineRows& op) const {
   combine_rows(at(), op);
 }
 
+void CudaOperatorTable::run(const GroupedBias& op) const {
+  grouped_bias(at(), op);
+}
+
+void CudaOperatorTable::run(const GroupedBiasBackward& op) const {
+  grouped_bias_backward(at(), op);
+}
+
 // ---- gated delta rule ----
 
 void CudaOperatorTable::run(const DeltaRule& op) const {
@@ -307,6 +322,14 @@ void CudaOperatorTable::run(const AttentionBackward& op) const {
 
 void CudaOperatorTable::run(const CachedAttention& op) const {
   cached_attention(at(), op);
+}
+
+void CudaOperatorTable::run(const AttentionSinks& op) const {
+  attention_sinks(at(), op);
+}
+
+void CudaOperatorTable::run(const AttentionSinksBackward& op) const {
+  attention_sinks_backward(at(), op);
 }
 
 void CudaOperatorTable::run(const CausalConv& op) const {

@@ -58,6 +58,9 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void make_current() const noexcept override;
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
                                      WeightGroup group = {}) const override;
+  [[nodiscard]] bool takes_blocks() const override { return true; }
+  std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                            WeightGroup group) const override;
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override;
 
   using OperatorTable::run;
@@ -126,6 +129,10 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const CachedDelta& op) const override;
   void run(const LatentHeads& op) const override;
   void run(const LatentHeadsBackward& op) const override;
+  void run(const GroupedBias& op) const override;
+  void run(const GroupedBiasBackward& op) const override;
+  void run(const AttentionSinks& op) const override;
+  void run(const AttentionSinksBackward& op) const override;
 
  private:
   Pending<LossSums> output_loss(const DistillationHead& head, const VocabularyPart& part, bool with_teacher) const;

@@ -83,6 +83,8 @@ void grouped_linear(const Launch& at, const GroupedLinear& op);
 void grouped_linear_backward_input(const Launch& at, const GroupedLinearBackwardInput& op);
 void grouped_linear_backward_weight(const Launch& at, const GroupedLinearBackwardWeight& op);
 void combine_rows(const Launch& at, const CombineRows& op);
+void grouped_bias(const Launch& at, const GroupedBias& op);
+void grouped_bias_backward(const Launch& at, const GroupedBiasBackward& op);
 
 // ---- gated delta rule (delta_operators.hpp); offsets of layouts are device memory ----
 void delta_rule(const Launch& at, const DeltaRule& op);
@@ -92,6 +94,10 @@ void cached_delta(const Launch& at, const CachedDelta& op);
 // ---- heads of latent attention (latent_operators.hpp) ----
 void latent_heads(const Launch& at, const LatentHeads& op);
 void latent_heads_backward(const Launch& at, const LatentHeadsBackward& op);
+
+// ---- attention sinks ----
+void attention_sinks(const Launch& at, const AttentionSinks& op);
+void attention_sinks_backward(const Launch& at, const AttentionSinksBackward& op);
 
 // ---- sums over rows ----
 /// Computes into (N) f32 += the column sums of values (M, N) f32 or bf16, in a fixed order.

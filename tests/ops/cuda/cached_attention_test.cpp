@@ -13,6 +13,7 @@ struct CachedCase {
   std::int64_t first;
   std::int64_t rows;
   std::vector<std::int32_t> ends = {};
+  bool sinks = false;
 };
 
 class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterface<DType> {
@@ -26,6 +27,7 @@ class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterf
     const OwnedTensor keys = random(act(), cache);
     const OwnedTensor values = random(act(), cache);
     const OwnedTensor out(act(), {c.rows, c.shape.out_columns()});
+    const OwnedTensor sinks = random(DType::f32, Shape{c.shape.heads}, 3);
     const Values ends(c.ends.begin(), c.ends.end());
     const CachedAttention call{
         .qkv = upload(qkv),
@@ -34,9 +36,16 @@ class CachedAttentionTest : public KernelTest, public ::testing::WithParamInterf
         .values = upload(values),
         .first = c.first,
         .out = empty(act(), {c.rows, c.shape.out_columns()}),
-        .ends = span_of(upload(OwnedTensor(DType::i32, Shape{static_cast<std::int64_t>(c.ends.size())}, ends)))};
-    reference_.run(CachedAttention{
-        .qkv = qkv, .shape = c.shape, .keys = keys, .values = values, .first = c.first, .out = out, .ends = c.ends});
+        .ends = span_of(upload(OwnedTensor(DType::i32, Shape{static_cast<std::int64_t>(c.ends.size())}, ends))),
+        .sinks = c.sinks ? upload(sinks) : Tensor()};
+    reference_.run(CachedAttention{.qkv = qkv,
+                                   .shape = c.shape,
+                                   .keys = keys,
+                                   .values = values,
+                                   .first = c.first,
+                                   .out = out,
+                                   .ends = c.ends,
+                                   .sinks = c.sinks ? sinks.tensor() : Tensor()});
     run([&] { cached_attention(at_, call); });
     EXPECT_EQ(download(call.keys), keys.values());
     EXPECT_EQ(download(call.values), values.values());
@@ -58,6 +67,13 @@ TEST_P(CachedAttentionTest, agrees_with_the_processor_for_windows_scales_and_sof
       compare({{6, 2, 64, true, 0.25, window, softcap}, 100, 1});
       compare({{2, 2, 128, true, 0, window, softcap}, 3, 40});
     }
+  }
+}
+
+TEST_P(CachedAttentionTest, agrees_with_the_processor_for_sinks) {
+  for (const std::int64_t window : {0, 9}) {
+    compare({{8, 2, 64, true, 0, window}, 100, 1, {}, true});
+    compare({{4, 4, 24, true, 0, window}, 0, 17, {}, true});
   }
 }
 

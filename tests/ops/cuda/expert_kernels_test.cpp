@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routers and grouped products against the CPU's.
 #include "runtime/ops/cuda/products/plain_weight.hpp"
+#include "runtime/ops/element_math.hpp"
 #include "tests/ops/cuda/kernel_test.hpp"
 
 namespace maestro::cuda {
@@ -174,6 +175,115 @@ TEST_F(ExpertKernels, sums_of_a_tokens_rows) {
       const CombineRows op{.rows = upload(rows), .places = upload(places), .y = empty(dtype, {tokens, columns})};
       run([&] { combine_rows(at_, op); });
       EXPECT_EQ(download(op.y), y.values());
+    }
+  }
+}
+
+TEST_F(ExpertKernels, products_with_blocks) {
+  for (const DType dtype : both_types) {
+    const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-2;
+    for (const std::int64_t rows : {1, 33, 100}) {
+      constexpr std::int64_t groups = 3, n = 37, k = 64, row_blocks = k / mxfp4_block;
+      const OwnedTensor offsets = offsets_of(groups, rows);
+      const OwnedTensor x = random(dtype, {rows, k}), dy = random(dtype, {rows, n});
+      const OwnedTensor y(dtype, {rows, n}), dx(dtype, {rows, k});
+      std::vector<std::uint8_t> blocks, scales;
+      const Values bytes = random_ids(groups * n * row_blocks * mxfp4_bytes, 0, 255).values();
+      for (const double byte : bytes) blocks.push_back(static_cast<std::uint8_t>(byte));
+      for (const double scale : random_ids(groups * n * row_blocks, 120, 128).values()) {
+        scales.push_back(static_cast<std::uint8_t>(scale));
+      }
+      const Mxfp4Rows all{blocks.data(), scales.data(), groups * n, k};
+      std::unique_ptr<PackedWeight> packed;
+      for (std::int64_t group = 0; group < groups; ++group) {
+        packed = reference_.pack_blocks(all.row_slice(group * n, n), std::move(packed), {group, groups});
+      }
+      const auto on_device = [&](std::vector<std::uint8_t>& host, Shape shape) {
+        const Tensor to = empty(DType::u8, shape);
+        check(cudaMemcpy(to.raw(), host.data(), host.size(), cudaMemcpyDefault), "cudaMemcpy");
+        return to;
+      };
+      const PlainWeight weight(on_device(blocks, {groups * n, row_blocks, mxfp4_bytes}),
+                               on_device(scales, {groups * n, row_blocks}));
+      const Tensor device_offsets = upload(offsets), device_x = upload(x), device_dy = upload(dy);
+      const Tensor device_y = empty(dtype, {rows, n}), device_dx = empty(dtype, {rows, k});
+      reference_.run(GroupedLinear{.x = x, .w = packed.get(), .offsets = offsets, .y = y});
+      reference_.run(GroupedLinearBackwardInput{.dy = dy, .w = packed.get(), .offsets = offsets, .dx = dx});
+      run([&] {
+        grouped_linear(at_, {.x = device_x, .w = &weight, .offsets = device_offsets, .y = device_y});
+        grouped_linear_backward_input(at_, {.dy = device_dy, .w = &weight, .offsets = device_offsets, .dx = device_dx});
+      });
+      EXPECT_LT(testing::worst_error(download(device_y), y.values()), tolerance);
+      EXPECT_LT(testing::worst_error(download(device_dx), dx.values()), tolerance);
+    }
+  }
+}
+
+TEST(Mxfp4Numbers, of_kernels_are_those_of_the_format) {
+  for (std::uint32_t half = 0; half < 16; ++half) {
+    for (const std::uint32_t scale : {2U, 3U, 100U, 127U, 252U}) {
+      EXPECT_EQ(element::mxfp4_number(half, scale), mxfp4_number(half, scale)) << half << ", " << scale;
+    }
+  }
+}
+
+TEST_F(ExpertKernels, biases_of_groups_and_their_gradients) {
+  for (const DType dtype : both_types) {
+    for (const std::int64_t rows : {0, 1, 33, 100}) {
+      for (const bool weighted : {false, true}) {
+        constexpr std::int64_t groups = 5, columns = 37;
+        const OwnedTensor offsets = offsets_of(groups, rows), bias = random(DType::f32, {groups, columns});
+        const OwnedTensor weights = random(DType::f32, {rows, 1}), dy = random(dtype, {rows, columns});
+        const OwnedTensor y = random(dtype, {rows, columns});
+        const OwnedTensor dbias = random(DType::f32, {groups, columns}), dweights = random(DType::f32, {rows, 1});
+        const Tensor none, device_bias = upload(bias), device_offsets = upload(offsets);
+        const Tensor device_weights = weighted ? upload(weights) : none;
+        const GroupedBias op{.bias = device_bias, .offsets = device_offsets, .weights = device_weights, .y = upload(y)};
+        const GroupedBiasBackward gradient{.dy = upload(dy),
+                                           .bias = device_bias,
+                                           .offsets = device_offsets,
+                                           .weights = device_weights,
+                                           .dbias = upload(dbias),
+                                           .dweights = weighted ? upload(dweights) : none};
+        const Tensor own = weighted ? weights.tensor() : none;
+        reference_.run(GroupedBias{.bias = bias, .offsets = offsets, .weights = own, .y = y});
+        reference_.run(GroupedBiasBackward{.dy = dy,
+                                           .bias = bias,
+                                           .offsets = offsets,
+                                           .weights = own,
+                                           .dbias = dbias,
+                                           .dweights = weighted ? dweights.tensor() : none});
+        // Gradients add: each runs once.
+        grouped_bias(at_, op);
+        grouped_bias_backward(at_, gradient);
+        check(cudaStreamSynchronize(stream_), "kernels");
+        const double tolerance = dtype == DType::f32 ? 1e-5 : 1e-2;
+        EXPECT_LT(testing::worst_error(download(op.y), y.values()), tolerance);
+        EXPECT_LT(testing::worst_error(download(gradient.dbias), dbias.values()), 1e-5);
+        if (!weighted) continue;
+        EXPECT_LT(testing::worst_error(download(gradient.dweights), dweights.values()), 1e-5);
+      }
+    }
+  }
+}
+
+TEST_F(ExpertKernels, attention_sinks_and_their_gradients) {
+  for (const std::int64_t rows : odd_rows) {
+    for (const std::int64_t heads : {1, 6, 64}) {
+      const OwnedTensor sinks = random(DType::f32, Shape{heads}, 3), lse = random(DType::f32, {rows, heads}, 3);
+      const OwnedTensor factors(DType::f32, {rows, heads}), dots = random(DType::f32, {rows, heads});
+      const OwnedTensor dsinks = random(DType::f32, Shape{heads});
+      const AttentionSinks op{.sinks = upload(sinks), .lse = upload(lse), .factors = empty(DType::f32, {rows, heads})};
+      const AttentionSinksBackward gradient{
+          .dots = upload(dots), .sinks = op.sinks, .lse = op.lse, .dsinks = upload(dsinks)};
+      reference_.run(AttentionSinks{.sinks = sinks, .lse = lse, .factors = factors});
+      reference_.run(AttentionSinksBackward{.dots = dots, .sinks = sinks, .lse = lse, .dsinks = dsinks});
+      attention_sinks(at_, op);
+      attention_sinks_backward(at_, gradient);
+      check(cudaStreamSynchronize(stream_), "kernels");
+      EXPECT_LT(testing::worst_error(download(op.lse), lse.values()), 1e-6);
+      EXPECT_LT(testing::worst_error(download(op.factors), factors.values()), 1e-6);
+      EXPECT_LT(testing::worst_error(download(gradient.dsinks), dsinks.values()), 1e-5);
     }
   }
 }

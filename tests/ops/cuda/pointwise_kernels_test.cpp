@@ -90,7 +90,9 @@ TEST_F(PointwiseKernels, gated_units_and_their_gradients) {
   for (const std::int64_t rows : odd_rows) {
     for (const std::int64_t columns : odd_columns) {
       for (const DType act : both_types) {
-        for (const GluGate gate : {GluGate::silu, GluGate::gelu}) compare(rows, columns, act, gate);
+        for (const GluGate gate : {GluGate::silu, GluGate::gelu, GluGate::clamped(2, 1.702)}) {
+          compare(rows, columns, act, gate);
+        }
       }
     }
   }

@@ -42,6 +42,11 @@ DecoderConfig model(DecoderFamily family, bool tied) {
     config.experts.count = 5;
     config.experts.ffn = config.experts.shared_ffn = 12;
   }
+  if (family == DecoderFamily::gpt_oss) {
+    config.window = 5;
+    config.experts.shared_ffn = 0;
+    return with_family(resolved(config), family);
+  }
   DecoderConfig mixed = with_kinds_of_layers(config);
   if (has_delta_rules(family) || has_latent_attention(family)) mixed.head_size = 16;
   return mixed;
@@ -230,7 +235,7 @@ ParallelBench::Build decoder_with_eyes(const DecoderConfig& config) {
 TEST_P(SectionOverDevices, a_language_model_has_the_losses_and_gradients_of_a_processor) {
   for (const DecoderFamily family :
        {DecoderFamily::gpt2, DecoderFamily::llama, DecoderFamily::lfm2, DecoderFamily::qwen2_moe,
-        DecoderFamily::qwen3_5_text, DecoderFamily::deepseek_v3}) {
+        DecoderFamily::qwen3_5_text, DecoderFamily::deepseek_v3, DecoderFamily::gpt_oss}) {
     SCOPED_TRACE(name_of(family));
     const DecoderConfig config = model(family, family != DecoderFamily::llama);
     Pair pair(bench.context("lm", true), GetParam(), [&config](const SectionContext& context) {

@@ -48,7 +48,8 @@ CachedAttention of_sequence(const CachedAttention& op, std::int64_t row) {
           .keys = op.keys.row_slice(at.begin, rows),
           .values = op.values.row_slice(at.begin, rows),
           .first = at.rows,
-          .out = op.out.row_slice(row, 1)};
+          .out = op.out.row_slice(row, 1),
+          .sinks = op.sinks};
 }
 
 }  // namespace
@@ -91,6 +92,7 @@ void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) 
     call.keys = {column(op.keys, head), bf16};
     call.values = {column(op.values, head), bf16};
     call.out = {column(op.out, head * call.shared_by), bf16};
+    call.sinks = op.sinks.defined() ? op.sinks.data<float>() + head * call.shared_by : nullptr;
     cached_attention_kernels(isa).forward(call);
   }
 }

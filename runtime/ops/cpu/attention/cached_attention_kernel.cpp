@@ -154,7 +154,8 @@ void attend_tile(const CachedAttentionCall& call, const QueryTile& tile) {
   }
   for (std::int64_t i = 0; i < tile.count; ++i) {
     const std::int64_t query = tile.q0 + i;
-    const float sum = reduce_sum(load(t.row_sum + i * attention_padding));
+    float sum = reduce_sum(load(t.row_sum + i * attention_padding));
+    if (call.sinks != nullptr) sum += exp_scalar(call.sinks[query % call.shared_by] - t.row_max[i]);
     write_row(of_head(outs, query), query / call.shared_by, call.head_size, 1.0F / sum, t.result + i * padded);
   }
 }

@@ -23,7 +23,8 @@ struct CachedAttentionCall {
   std::int64_t window = 0;             ///< 0: all keys
   const std::int32_t* ends = nullptr;  ///< (N) end of the keys that a row sees; null: its own row is the last
   float scale = 1;
-  float softcap = 0;  ///< 0: none
+  float softcap = 0;             ///< 0: none
+  const float* sinks = nullptr;  ///< (query heads of the kv head), as in AttentionSinks; null: none
   AttentionScratch tiles;
 };
 

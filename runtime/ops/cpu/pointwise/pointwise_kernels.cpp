@@ -74,36 +74,78 @@ void gelu_backward(GeluKind kind, In dy, In x, Out dx, std::int64_t count) {
   });
 }
 
-template <class Gated>
-void glu(In x, Out y, std::int64_t rows, std::int64_t features) {
-  typed(x, [&](const auto* in) {
-    typed(y, [&](auto* out) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        const auto* gate = in + row * 2 * features;
-        const auto* up = gate + features;
-        auto* to = out + row * features;
-        for_vectors(features, [=](std::int64_t i, auto part) {
-          part.store(to + i, Gated::value(part.load(gate + i), part.load(up + i)));
-        });
-      }
-    });
-  });
+/// Gates and ups of consecutive columns.
+struct GatePairs {
+  Vec gate;
+  Vec up;
+};
+
+template <std::int32_t... lane>
+struct Lanes {
+  static constexpr std::int32_t width = vector_width;
+  MAESTRO_INLINE static GatePairs parted(Vec first, Vec second) {
+    return {__builtin_shufflevector(first, second, (2 * lane)...),
+            __builtin_shufflevector(first, second, (2 * lane + 1)...)};
+  }
+  MAESTRO_INLINE static Vec merged(Vec gate, Vec up, bool upper) {
+    if (upper) return __builtin_shufflevector(gate, up, (lane / 2 + width / 2 + lane % 2 * width)...);
+    return __builtin_shufflevector(gate, up, (lane / 2 + lane % 2 * width)...);
+  }
+};
+#if defined(__AVX512F__)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif defined(__AVX2__)
+using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using AllLanes = Lanes<0, 1, 2, 3>;
+#endif
+
+/// Reads the pairs of columns [i, i + vector) of a row of 2 `features`, which is [gate | up] or alternates.
+template <bool alternate, class T>
+MAESTRO_INLINE GatePairs load_pairs(const T* row, std::int64_t i, std::int64_t features, Whole part) {
+  if constexpr (!alternate) return {part.load(row + i), part.load(row + features + i)};
+  return AllLanes::parted(load(row + 2 * i), load(row + 2 * i + vector_width));
+}
+template <bool alternate, class T>
+MAESTRO_INLINE GatePairs load_pairs(const T* row, std::int64_t i, std::int64_t features, Part part) {
+  if constexpr (!alternate) return {part.load(row + i), part.load(row + features + i)};
+  T padded[2 * vector_width] = {};
+  for (std::int64_t k = 0; k < 2 * part.count; ++k) padded[k] = row[2 * i + k];
+  return AllLanes::parted(load(padded), load(padded + vector_width));
+}
+template <bool alternate, class T>
+MAESTRO_INLINE void store_pairs(T* row, std::int64_t i, std::int64_t features, Whole part, const GatePairs& pairs) {
+  if constexpr (!alternate) {
+    part.store(row + i, pairs.gate);
+    part.store(row + features + i, pairs.up);
+  } else {
+    store(row + 2 * i, AllLanes::merged(pairs.gate, pairs.up, false));
+    store(row + 2 * i + vector_width, AllLanes::merged(pairs.gate, pairs.up, true));
+  }
+}
+template <bool alternate, class T>
+MAESTRO_INLINE void store_pairs(T* row, std::int64_t i, std::int64_t features, Part part, const GatePairs& pairs) {
+  if constexpr (!alternate) {
+    part.store(row + i, pairs.gate);
+    part.store(row + features + i, pairs.up);
+  } else {
+    T padded[2 * vector_width];
+    store_pairs<true>(padded, 0, features, Whole(), pairs);
+    for (std::int64_t k = 0; k < 2 * part.count; ++k) row[2 * i + k] = padded[k];
+  }
 }
 
-template <class Gated>
-void glu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t features) {
-  typed(dy, [&](const auto* gradients) {
+void glu(const GluGate& gate, In x, Out y, std::int64_t rows, std::int64_t features) {
+  element::with_glu<VectorMath>(gate, [&](auto unit) {
+    constexpr bool alternate = decltype(unit)::alternate;
     typed(x, [&](const auto* in) {
-      typed(dx, [&](auto* out) {
+      typed(y, [&](auto* out) {
         for (std::int64_t row = 0; row < rows; ++row) {
-          const auto* gradient = gradients + row * features;
-          const auto* gate = in + row * 2 * features;
-          auto* dgate = out + row * 2 * features;
+          const auto* from = in + row * 2 * features;
+          auto* to = out + row * features;
           for_vectors(features, [=](std::int64_t i, auto part) {
-            const Gated found =
-                Gated::gradient(part.load(gradient + i), part.load(gate + i), part.load(gate + features + i));
-            part.store(dgate + i, found.dgate);
-            part.store(dgate + features + i, found.dup);
+            const GatePairs pairs = load_pairs<alternate>(from, i, features, part);
+            part.store(to + i, unit.value(pairs.gate, pairs.up));
           });
         }
       });
@@ -111,10 +153,31 @@ void glu_backward(In dy, In x, Out dx, std::int64_t rows, std::int64_t features)
   });
 }
 
+void glu_backward(const GluGate& gate, In dy, In x, Out dx, std::int64_t rows, std::int64_t features) {
+  element::with_glu<VectorMath>(gate, [&](auto unit) {
+    constexpr bool alternate = decltype(unit)::alternate;
+    typed(dy, [&](const auto* gradients) {
+      typed(x, [&](const auto* in) {
+        typed(dx, [&](auto* out) {
+          for (std::int64_t row = 0; row < rows; ++row) {
+            const auto* gradient = gradients + row * features;
+            const auto* from = in + row * 2 * features;
+            auto* to = out + row * 2 * features;
+            for_vectors(features, [=](std::int64_t i, auto part) {
+              const GatePairs pairs = load_pairs<alternate>(from, i, features, part);
+              const auto found = unit.gradient(part.load(gradient + i), pairs.gate, pairs.up);
+              store_pairs<alternate>(to, i, features, part, {found.dgate, found.dup});
+            });
+          }
+        });
+      });
+    });
+  });
+}
+
 }  // namespace
 
-const PointwiseKernels pointwise_kernels = {
-    cast,          add,         add_scaled,           softcap,    softcap_backward,   gelu,
-    gelu_backward, glu<Swiglu>, glu_backward<Swiglu>, glu<Geglu>, glu_backward<Geglu>};
+const PointwiseKernels pointwise_kernels = {cast, add,           add_scaled, softcap,     softcap_backward,
+                                            gelu, gelu_backward, glu,        glu_backward};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

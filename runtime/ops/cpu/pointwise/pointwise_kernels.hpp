@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/core/gelu_kind.hpp"
+#include "runtime/core/glu_gate.hpp"
 #include "runtime/ops/cpu/kernel_choice.hpp"
 
 namespace maestro::cpu {
@@ -17,11 +18,9 @@ struct PointwiseKernels {
   void (*softcap_backward)(const float* y, float cap, float* d, std::int64_t count);
   void (*gelu)(GeluKind kind, In x, Out y, std::int64_t count);
   void (*gelu_backward)(GeluKind kind, In dy, In x, Out dx, std::int64_t count);
-  /// Computes y (rows, features) from x (rows, 2 features) = [gate | up].
-  void (*swiglu)(In x, Out y, std::int64_t rows, std::int64_t features);
-  void (*swiglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
-  void (*geglu)(In x, Out y, std::int64_t rows, std::int64_t features);
-  void (*geglu_backward)(In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
+  /// Computes y (rows, features) from x (rows, 2 features), whose gates lie as GluGate states.
+  void (*glu)(const GluGate& gate, In x, Out y, std::int64_t rows, std::int64_t features);
+  void (*glu_backward)(const GluGate& gate, In dy, In x, Out dx, std::int64_t rows, std::int64_t features);
 };
 MAESTRO_KERNELS(PointwiseKernels, pointwise_kernels)
 

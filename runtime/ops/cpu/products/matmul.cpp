@@ -5,6 +5,7 @@
 #include <cassert>
 
 #include "runtime/ops/cpu/products/bf16_engine.hpp"
+#include "runtime/ops/cpu/products/block_panel.hpp"
 #include "runtime/ops/cpu/products/sgemm_engine.hpp"
 
 namespace maestro::cpu {
@@ -23,7 +24,7 @@ std::int64_t panel_width(std::int64_t rows) {
 
 const CpuPackedWeight& own(const PackedWeight& weight, [[maybe_unused]] PackFor use) {
   const auto& packed = static_cast<const CpuPackedWeight&>(weight);
-  assert(packed.use() == use);
+  assert(packed.use() == use || packed.panel(0).blocks() != nullptr);
   return packed;
 }
 
@@ -65,7 +66,7 @@ PanelRange panel(const PackedWeight& weight, int index) {
 }
 
 MatrixProducts::MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch)
-    : kernels_(matrix_kernels(isa)), f32_(std::make_unique<SgemmEngine>(isa, false, scratch)) {
+    : kernels_(matrix_kernels(isa)), scratch_(scratch), f32_(std::make_unique<SgemmEngine>(isa, false, scratch)) {
   if (bf16 == Bf16Products::native) {
     bf16_ = std::make_unique<Bf16Engine>(scratch, isa);
   } else {
@@ -95,6 +96,17 @@ std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType comput
     packed->slot(index) =
         engine(compute).pack(w.row_slice(range.first, range.count), use, std::move(packed->slot(index)));
   }
+  return packed;
+}
+
+std::unique_ptr<PackedWeight> MatrixProducts::pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                                          WeightGroup group) const {
+  std::unique_ptr<CpuPackedWeight> packed(static_cast<CpuPackedWeight*>(reuse.release()));
+  if (packed == nullptr) {
+    packed =
+        std::make_unique<CpuPackedWeight>(group.count * w.rows, w.columns, DType::f32, PackFor::forward, group.count);
+  }
+  packed->slot(static_cast<int>(group.index)) = std::make_unique<BlockPanel>(w);
   return packed;
 }
 
@@ -162,6 +174,10 @@ void MatrixProducts::grouped_linear(const GroupedLinear& op) const {
   assert(x.columns == weight.columns() && y.columns == weight.range(0).count && x.rows == y.rows);
   for_groups(op.offsets, weight.panels(), [&](int group, std::int64_t first, std::int64_t rows) {
     const bool each = op.rows_alone || rows <= engine.few_rows();
+    if (const Mxfp4Rows* blocks = weight.panel(group).blocks()) {
+      return multiply_blocks({*f32_, scratch_, kernels_}, x.row_slice(first, rows), *blocks, y.row_slice(first, rows),
+                             each);
+    }
     const auto product = each ? &ProductEngine::multiply_each : &ProductEngine::multiply;
     (engine.*product)(x.row_slice(first, rows), weight.panel(group), y.row_slice(first, rows), {});
   });
@@ -172,6 +188,10 @@ void MatrixProducts::grouped_linear_backward_input(const GroupedLinearBackwardIn
   const Matrix dy = Matrix::of(op.dy), dx = Matrix::of(op.dx);
   assert(dx.columns == weight.columns() && dy.columns == weight.range(0).count && dx.rows == dy.rows);
   for_groups(op.offsets, weight.panels(), [&](int group, std::int64_t first, std::int64_t rows) {
+    if (const Mxfp4Rows* blocks = weight.panel(group).blocks()) {
+      return multiply_blocks_backward({*f32_, scratch_, kernels_}, dy.row_slice(first, rows), *blocks,
+                                      dx.row_slice(first, rows));
+    }
     engine(weight.compute()).multiply(dy.row_slice(first, rows), weight.panel(group), dx.row_slice(first, rows), {});
   });
 }

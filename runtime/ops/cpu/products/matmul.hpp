@@ -76,6 +76,9 @@ class MatrixProducts {
   /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse, WeightGroup group = {}) const;
+  /// Packs as OperatorTable::pack_blocks().
+  [[nodiscard]] std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
+                                                          WeightGroup group) const;
   /// Computes y = activation(x w^T + bias); with `rows_alone`, the bits of a row do not depend on the other rows.
   void linear(const Tensor& x, const PackedWeight& w, const Tensor& bias, const Tensor& y,
               std::optional<GeluKind> activation, bool rows_alone = false) const;
@@ -98,6 +101,7 @@ class MatrixProducts {
  private:
   [[nodiscard]] const ProductEngine& engine(DType compute) const;
   const MatrixKernels& kernels_;
+  ScratchPool& scratch_;
   std::unique_ptr<ProductEngine> f32_;
   std::unique_ptr<ProductEngine> bf16_;
 };

@@ -209,8 +209,47 @@ void row_dots(const RowDotsCall& call) {
   });
 }
 
+using ByteVec = std::uint8_t __attribute__((vector_size(vector_width)));
+
+/// Returns the halves of the first bytes, the low half of each first.
+template <std::int32_t... lane>
+struct Halves {
+  MAESTRO_INLINE static UVec of(const std::uint8_t* bytes) {
+    ByteVec both{};
+    __builtin_memcpy(&both, bytes, vector_width / 2);
+    const UVec doubled = __builtin_convertvector(__builtin_shufflevector(both, both, (lane / 2)...), UVec);
+    return (doubled >> UVec{(lane % 2 * 4U)...}) & 15U;
+  }
+};
+#if defined(__AVX512F__)
+using AllHalves = Halves<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
+#elif defined(__AVX2__)
+using AllHalves = Halves<0, 1, 2, 3, 4, 5, 6, 7>;
+#else
+using AllHalves = Halves<0, 1, 2, 3>;
+#endif
+
+void widen_blocks(const WidenBlocksCall& call) {
+  float* to = call.to;
+  for (std::int64_t block = 0; block < call.count; ++block) {
+    const std::uint32_t scale = call.scales[block], bits = scale << 23;
+    float factor;
+    __builtin_memcpy(&factor, &bits, sizeof factor);
+    const std::uint8_t* bytes = call.blocks + block * 16;
+    for (int first = 0; first < 32; first += vector_width, to += vector_width) {
+      // A half is a sign, two bits of exponent and one of the fraction; 0 and 1 are 0 and 0.5.
+      const UVec half = AllHalves::of(bytes + first / 2), size = half & 7U;
+      const IVec small = reinterpret_cast<IVec>(size) < 2;
+      const Vec few = 0.5F * __builtin_convertvector(reinterpret_cast<IVec>(size), Vec);
+      const Vec usual = reinterpret_cast<Vec>((size << 22) + (126U << 23));
+      const UVec value = reinterpret_cast<UVec>(select(small, few, usual)) | ((half & 8U) << 28);
+      store(to, reinterpret_cast<Vec>(value) * factor);
+    }
+  }
+}
+
 }  // namespace
 
-const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums, row_product, row_dots};
+const MatrixKernels matrix_kernels = {transpose_matrix, epilogue, add_column_sums, row_product, row_dots, widen_blocks};
 
 }  // namespace maestro::cpu::MAESTRO_ISA_NAMESPACE

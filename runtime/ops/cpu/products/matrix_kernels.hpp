@@ -60,6 +60,15 @@ struct RowDotsCall {
   float* to;
 };
 
+/// Widens `count` blocks in MXFP4, each 16 bytes and a scale, to 32 numbers each; those too small to be normal may be
+/// 0.
+struct WidenBlocksCall {
+  const std::uint8_t* blocks;
+  const std::uint8_t* scales;
+  std::int64_t count;
+  float* to;
+};
+
 struct MatrixKernels {
   void (*transpose)(const TransposeCall& call);
   void (*epilogue)(const EpilogueCall& call);
@@ -69,6 +78,7 @@ struct MatrixKernels {
   /// same order, and so the same bits, however many other rows there are.
   void (*row_product)(const RowProductCall& call);
   void (*row_dots)(const RowDotsCall& call);
+  void (*widen_blocks)(const WidenBlocksCall& call);
 };
 MAESTRO_KERNELS(MatrixKernels, matrix_kernels)
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/core/mxfp4.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/cpu/products/matrix_kernels.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -42,6 +43,8 @@ class PackedPanel {
   virtual ~PackedPanel() = default;
   /// Returns the size of the panel's memory: 0 if it refers to the weight, which then outlives it.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
+  /// Returns the rows of a panel that stays in MXFP4 (block_panel.hpp), which no engine takes; else null.
+  [[nodiscard]] virtual const Mxfp4Rows* blocks() const { return nullptr; }
   /// Returns whether ProductEngine::copy_column() accepts it.
   [[nodiscard]] virtual bool columns_readable() const = 0;
 };

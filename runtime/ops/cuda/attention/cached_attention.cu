@@ -32,6 +32,7 @@ void run_cached(const Launch& at, const CachedAttention& op) {
                        .window = shape.window,
                        .ends = op.ends.empty() ? nullptr : op.ends.data(),
                        .sequences = sequences,
+                       .sinks = data_of<float>(op.sinks),
                        .heads = static_cast<int>(shape.heads),
                        .kv_heads = static_cast<int>(shape.kv_heads),
                        .head_size = static_cast<int>(shape.head_size),

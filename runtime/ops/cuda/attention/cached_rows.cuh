@@ -38,6 +38,7 @@ struct CachedCall {
   std::int64_t window;              // 0: all
   const std::int32_t* ends;         // (N) end of the keys that a row sees; null: its own row is the last
   const CachedSequence* sequences;  // (N), or null
+  const float* sinks;               // (H), or null
   int heads;
   int kv_heads;
   int head_size;
@@ -122,6 +123,7 @@ __global__ void __launch_bounds__(cached_threads) cached_attention_kernel(Cached
     sum += factor * sums[i];
     acc += factor * accs[i * call.lanes * flat_width + thread];
   }
+  if (call.sinks != nullptr) sum += element::exponential(call.sinks[head] - top);
   call.out[(row * call.heads + head) * call.head_size + thread] = from_float<T>(acc / sum);
 }
 

@@ -15,22 +15,29 @@ unsigned tiles(std::int64_t side) {
 void grouped_rows(const Launch& at, const Tensor& x, const PackedWeight& w, const Tensor& offsets, const Tensor& y,
                   bool backward) {
   const std::int64_t groups = offsets.elements() - 1, rows = x.rows();
-  const Tensor& weight = plain(w);
-  assert(weight.dtype() == x.dtype() && x.dtype() == y.dtype() && weight.rows() % groups == 0);
+  const PlainWeight& held = plain_weight(w);
+  const Tensor& weight = held.tensor();
+  assert((held.in_blocks() || weight.dtype() == x.dtype()) && x.dtype() == y.dtype() && weight.rows() % groups == 0);
   if (rows == 0) return;
   with_type(x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    const GroupedRows<T> call{x.data<T>(),
-                              weight.data<T>(),
-                              offsets.data<std::int32_t>(),
-                              y.data<T>(),
-                              weight.rows() / groups,
-                              weight.columns(),
-                              static_cast<int>(groups),
-                              backward};
-    // Each group has at most one tile that is not full.
-    const dim3 grid(tiles(rows) + static_cast<unsigned>(groups), tiles(y.columns()));
-    launch({"grouped_rows", grid, dim3(plain_threads), 0, at.stream}, grouped_rows_kernel<T>, call);
+    const auto multiply = [&]<class Groups>(const Groups& matrices) {
+      const GroupedRows<T, Groups> call{x.data<T>(),
+                                        matrices,
+                                        offsets.data<std::int32_t>(),
+                                        y.data<T>(),
+                                        weight.rows() / groups,
+                                        weight.columns(),
+                                        static_cast<int>(groups),
+                                        backward};
+      // Each group has at most one tile that is not full.
+      const dim3 grid(tiles(rows) + static_cast<unsigned>(groups), tiles(y.columns()));
+      launch({"grouped_rows", grid, dim3(plain_threads), 0, at.stream}, grouped_rows_kernel<T, Groups>, call);
+    };
+    if (held.in_blocks()) {
+      return multiply(BlockGroups{held.blocks().data<std::uint8_t>(), held.scales().data<std::uint8_t>()});
+    }
+    multiply(PlainGroups<T>{weight.data<T>()});
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/ops/cuda/element_access.cuh"
 #include "runtime/ops/cuda/products/lt_plain_product.cuh"
+#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cuda {
 
@@ -26,11 +27,54 @@ __device__ inline GroupTile group_tile(const std::int32_t* offsets, int groups, 
   return {};
 }
 
+/// A group's matrix (N, K) in MXFP4, as a factor; `backward`: its outer side is K.
+struct BlockFactor {
+  const std::uint8_t* blocks;
+  const std::uint8_t* scales;
+  std::int64_t k;
+  std::int64_t outer;
+  bool backward;
+
+  __device__ __forceinline__ float at(std::int64_t out, std::int64_t in) const {
+    const std::int64_t row = backward ? in : out, column = backward ? out : in;
+    const std::int64_t block = row * (k / 32) + column / 32;
+    const std::uint32_t byte = blocks[block * 16 + column % 32 / 2];
+    return element::mxfp4_number(column % 2 == 0 ? byte & 15U : byte >> 4, scales[block]);
+  }
+};
+__device__ inline void load_plain_tile(float* tile, const BlockFactor& factor, std::int64_t first_outer,
+                                       std::int64_t first_inner, std::int64_t inner) {
+  for (int i = static_cast<int>(threadIdx.x); i < plain_tile * plain_tile; i += plain_threads) {
+    const int close = i % plain_tile, far = i / plain_tile;  // neighbouring threads read a row's neighbours
+    const int in = factor.backward ? far : close, out = factor.backward ? close : far;
+    const bool inside = first_outer + out < factor.outer && first_inner + in < inner;
+    tile[in * plain_stride + out] = inside ? factor.at(first_outer + out, first_inner + in) : 0.0F;
+  }
+}
+
+/// The groups' matrices (N, K), in the products' dtype or in blocks.
+template <class T>
+struct PlainGroups {
+  const T* w;  // (G N, K)
+  __device__ PlainFactor<T> factor(int group, std::int64_t n, std::int64_t k, bool backward) const {
+    const T* matrix = w + group * n * k;
+    return backward ? PlainFactor<T>{matrix, 1, k, k} : PlainFactor<T>{matrix, k, 1, n};
+  }
+};
+struct BlockGroups {
+  const std::uint8_t* blocks;  // (G N, K / 32, 16)
+  const std::uint8_t* scales;  // (G N, K / 32)
+  __device__ BlockFactor factor(int group, std::int64_t n, std::int64_t k, bool backward) const {
+    const std::int64_t before = group * n * (k / 32);
+    return {blocks + before * 16, scales + before, k, backward ? k : n, backward};
+  }
+};
+
 /// Adds the products of a tile's `inner` elements: sum[j] belongs to the element `fast` of the factor a and the element
 /// slow + j of the factor b. Calls __syncthreads().
-template <class T>
-__device__ void add_tile_products(const PlainFactor<T>& a, std::int64_t first_a, const PlainFactor<T>& b,
-                                  std::int64_t inner, float (&sum)[plain_columns_of_thread]) {
+template <class Factor, class T>
+__device__ void add_tile_products(const Factor& a, std::int64_t first_a, const PlainFactor<T>& b, std::int64_t inner,
+                                  float (&sum)[plain_columns_of_thread]) {
   MAESTRO_SHARED(float, tile_a, plain_tile* plain_stride);
   MAESTRO_SHARED(float, tile_b, plain_tile* plain_stride);
   const int fast = static_cast<int>(threadIdx.x) % plain_tile;
@@ -49,10 +93,10 @@ __device__ void add_tile_products(const PlainFactor<T>& a, std::int64_t first_a,
 }
 
 /// y = x times the matrix of each row's group: w^T, or w with `backward`.
-template <class T>
+template <class T, class Groups>
 struct GroupedRows {
   const T* x;  // (R, inner)
-  const T* w;  // (G N, K)
+  Groups w;
   const std::int32_t* offsets;
   T* y;  // (R, outer)
   std::int64_t n;
@@ -61,13 +105,12 @@ struct GroupedRows {
   bool backward;
 };
 
-template <class T>
-__global__ void grouped_rows_kernel(GroupedRows<T> p) {
+template <class T, class Groups>
+__global__ void grouped_rows_kernel(GroupedRows<T, Groups> p) {
   const GroupTile tile = group_tile(p.offsets, p.groups, blockIdx.x);
   if (tile.group < 0) return;
   const std::int64_t inner = p.backward ? p.n : p.k, outer = p.backward ? p.k : p.n;
-  const T* matrix = p.w + tile.group * p.n * p.k;
-  const PlainFactor<T> weights = p.backward ? PlainFactor<T>{matrix, 1, p.k, p.k} : PlainFactor<T>{matrix, p.k, 1, p.n};
+  const auto weights = p.w.factor(tile.group, p.n, p.k, p.backward);
   const PlainFactor<T> rows{p.x + tile.first * inner, inner, 1, tile.rows};
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.y) * plain_tile;
   float sum[plain_columns_of_thread] = {};

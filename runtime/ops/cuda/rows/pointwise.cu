@@ -3,16 +3,6 @@
 
 namespace maestro::cuda {
 
-namespace {
-
-/// Calls body(Type<element::...>()) with the unit for a gate.
-template <class Body>
-void with_unit(GluGate gate, Body body) {
-  gate == GluGate::silu ? body(Type<element::Swiglu>()) : body(Type<element::Geglu>());
-}
-
-}  // namespace
-
 void zero(const Launch& at, const Tensor& tensor) {
   if (tensor.elements() == 0) return;
   check(cudaMemsetAsync(tensor.raw(), 0, tensor.bytes(), at.stream), "cudaMemsetAsync");
@@ -51,12 +41,12 @@ void glu(const Launch& at, const Glu& op) {
   assert(x.columns() == 2 * features && y.dtype() == x.dtype());
   const bool packed = packs_fit(x, features, flat_width) && packs_fit(y, features, flat_width);
   with_type(x.dtype(), [&](auto type) {
-    with_unit(op.gate, [&](auto unit) {
+    element::with_glu<element::Scalar>(op.gate, [&](auto unit) {
       with_flag(packed, [&](auto flag) {
         using T = typename decltype(type)::type;
         constexpr int V = decltype(flag)::value ? flat_width : 1;
         launch_rows(at, "glu", y.rows(), features / V,
-                    GluRows<typename decltype(unit)::type, V, T>{x.data<T>(), y.data<T>(), static_cast<int>(features)});
+                    GluRows<decltype(unit), V, T>{unit, x.data<T>(), y.data<T>(), static_cast<int>(features)});
       });
     });
   });
@@ -67,12 +57,12 @@ void glu_backward(const Launch& at, const GluBackward& op) {
   assert(op.x.columns() == 2 * features && op.dx.dtype() == op.x.dtype() && op.dy.dtype() == op.x.dtype());
   const auto fits = [features](const Tensor& tensor) { return packs_fit(tensor, features, flat_width); };
   with_type(op.x.dtype(), [&](auto type) {
-    with_unit(op.gate, [&](auto unit) {
+    element::with_glu<element::Scalar>(op.gate, [&](auto unit) {
       with_flag(fits(op.dy) && fits(op.x) && fits(op.dx), [&](auto flag) {
         using T = typename decltype(type)::type;
-        using Rows = GluBackwardRows<typename decltype(unit)::type, decltype(flag)::value ? flat_width : 1, T>;
+        using Rows = GluBackwardRows<decltype(unit), decltype(flag)::value ? flat_width : 1, T>;
         launch_rows(at, "glu_backward", op.dy.rows(), features / Rows::width,
-                    Rows{op.dy.data<T>(), op.x.data<T>(), op.dx.data<T>(), static_cast<int>(features)});
+                    Rows{unit, op.dy.data<T>(), op.x.data<T>(), op.dx.data<T>(), static_cast<int>(features)});
       });
     });
   });

@@ -114,22 +114,58 @@ __global__ void __launch_bounds__(flat_threads)
   }
 }
 
-/// Computes y (M, F) = Unit(gate, up) from x (M, 2F) = [gate | up]; an item is V columns of y.
+/// Gates and ups of V columns of a row of 2 `features`, which is [gate | up] or alternates.
+template <bool alternate, int V>
+struct GatePairs {
+  float gate[V];
+  float up[V];
+
+  template <class T>
+  __device__ __forceinline__ void load(const T* row, int item, int features) {
+    if constexpr (alternate) {
+      float both[2 * V];
+      load_floats(row + 2 * V * item, both);
+      MAESTRO_UNROLL
+      for (int i = 0; i < V; ++i) {
+        gate[i] = both[2 * i];
+        up[i] = both[2 * i + 1];
+      }
+    } else {
+      load_floats(row + V * item, gate);
+      load_floats(row + features + V * item, up);
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ void store(T* row, int item, int features) const {
+    if constexpr (alternate) {
+      float both[2 * V];
+      MAESTRO_UNROLL
+      for (int i = 0; i < V; ++i) {
+        both[2 * i] = gate[i];
+        both[2 * i + 1] = up[i];
+      }
+      store_floats(row + 2 * V * item, both);
+    } else {
+      store_floats(row + V * item, gate);
+      store_floats(row + features + V * item, up);
+    }
+  }
+};
+
+/// Computes y (M, F) = unit(gate, up) from x (M, 2F); an item is V columns of y.
 template <class Unit, int V, class T>
 struct GluRows {
+  Unit unit;
   const T* x;
   T* y;
   int features;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const T* gate = x + row * 2 * features + item * V;
-    float g[V];
-    float u[V];
-    load_floats(gate, g);
-    load_floats(gate + features, u);
+    GatePairs<Unit::alternate, V> pairs;
+    pairs.load(x + row * 2 * features, item, features);
     MAESTRO_UNROLL
-    for (int i = 0; i < V; ++i) g[i] = Unit::value(g[i], u[i]);
-    store_floats(y + row * features + item * V, g);
+    for (int i = 0; i < V; ++i) pairs.gate[i] = unit.value(pairs.gate[i], pairs.up[i]);
+    store_floats(y + row * features + item * V, pairs.gate);
   }
 };
 
@@ -137,27 +173,25 @@ struct GluRows {
 template <class Unit, int V, class T>
 struct GluBackwardRows {
   static constexpr int width = V;
+  Unit unit;
   const T* dy;
   const T* x;
   T* dx;
   int features;
 
   __device__ void operator()(std::int64_t row, int item) const {
-    const std::int64_t gate = row * 2 * features + item * V;
+    const std::int64_t first = row * 2 * features;
     float d[V];
-    float g[V];
-    float u[V];
+    GatePairs<Unit::alternate, V> pairs;
     load_floats(dy + row * features + item * V, d);
-    load_floats(x + gate, g);
-    load_floats(x + gate + features, u);
+    pairs.load(x + first, item, features);
     MAESTRO_UNROLL
     for (int i = 0; i < V; ++i) {
-      const Unit gradient = Unit::gradient(d[i], g[i], u[i]);
-      g[i] = gradient.dgate;
-      u[i] = gradient.dup;
+      const element::GluGradient<float> gradient = unit.gradient(d[i], pairs.gate[i], pairs.up[i]);
+      pairs.gate[i] = gradient.dgate;
+      pairs.up[i] = gradient.dup;
     }
-    store_floats(dx + gate, g);
-    store_floats(dx + gate + features, u);
+    pairs.store(dx + first, item, features);
   }
 };
 
