@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t recent = 64;      // steps that are never summed up
 constexpr std::size_t most_marks = 1024;  // marks of the newest checkpoints
 
-void add(StepCounts& sum, const StepCounts& counts) {
+void add(StepSamples& sum, const StepSamples& counts) {
   sum.read += counts.read;
   sum.trained += counts.trained;
   sum.tokens += counts.tokens;
@@ -18,8 +18,8 @@ void add(StepCounts& sum, const StepCounts& counts) {
 
 }  // namespace
 
-StepCounts SampleCounts::sum_until(std::uint64_t step) const {
-  StepCounts sum = settled_;
+StepSamples SampleCounts::sum_until(std::uint64_t step) const {
+  StepSamples sum = settled_;
   for (auto counts = steps_.begin(); counts != steps_.end() && counts->first <= step; ++counts)
     add(sum, counts->second);
   return sum;
@@ -43,7 +43,7 @@ void SampleCounts::mark(std::uint64_t step) {
 void SampleCounts::go_back(std::uint64_t step, std::uint64_t until) {
   if (step < settled_until_) {
     const auto mark = marks_.find(step);
-    settled_ = mark == marks_.end() ? StepCounts() : mark->second;
+    settled_ = mark == marks_.end() ? StepSamples() : mark->second;
     settled_until_ = step;
   }
   marks_.erase(marks_.upper_bound(step), marks_.end());
@@ -53,8 +53,8 @@ void SampleCounts::go_back(std::uint64_t step, std::uint64_t until) {
   partly_ = until > step ? step : 0;
 }
 
-StepCounts SampleCounts::totals(std::uint64_t last_step) const {
-  StepCounts sum = settled_;
+StepSamples SampleCounts::totals(std::uint64_t last_step) const {
+  StepSamples sum = settled_;
   for (const auto& [step, counts] : steps_)
     add(sum, {counts.read, counts.trained, step <= last_step ? counts.tokens : 0});
   return sum;

@@ -11,7 +11,7 @@
 namespace maestro {
 
 /// Samples of a training step.
-struct StepCounts {
+struct StepSamples {
   std::uint64_t read = 0;
   std::uint64_t trained = 0;
   std::uint64_t tokens = 0;  ///< tokens of the samples read
@@ -21,7 +21,7 @@ struct StepCounts {
 class SampleCounts {
  public:
   /// Returns the counts of a step that is not summed up.
-  StepCounts& operator[](std::uint64_t step) { return steps_[step]; }
+  StepSamples& operator[](std::uint64_t step) { return steps_[step]; }
   /// Sums up the steps up to `step` except the most recent ones: their counts no longer change.
   void settle(std::uint64_t step);
   /// Keeps the sums up to `step`, which has a checkpoint, so that the run can go back to it.
@@ -30,17 +30,17 @@ class SampleCounts {
   /// `step` has a mark, or the run began after it.
   void go_back(std::uint64_t step, std::uint64_t until);
   /// Returns the sums of all steps; tokens up to `last_step` only.
-  [[nodiscard]] StepCounts totals(std::uint64_t last_step) const;
+  [[nodiscard]] StepSamples totals(std::uint64_t last_step) const;
   /// Returns the number of steps and marks in memory.
   [[nodiscard]] std::size_t held() const { return steps_.size() + marks_.size(); }
 
  private:
-  [[nodiscard]] StepCounts sum_until(std::uint64_t step) const;
+  [[nodiscard]] StepSamples sum_until(std::uint64_t step) const;
 
-  std::map<std::uint64_t, StepCounts> steps_;  // steps that are not summed up
-  StepCounts settled_;                         // sum of the earlier steps
+  std::map<std::uint64_t, StepSamples> steps_;  // steps that are not summed up
+  StepSamples settled_;                         // sum of the earlier steps
   std::uint64_t settled_until_ = 0;
-  std::map<std::uint64_t, StepCounts> marks_;  // sums up to the step of each checkpoint
+  std::map<std::uint64_t, StepSamples> marks_;  // sums up to the step of each checkpoint
   std::uint64_t partly_ = 0;  // steps after it are not summed up: some sections have trained ahead; 0: none have
 };
 

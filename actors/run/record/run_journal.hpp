@@ -36,7 +36,7 @@ namespace maestro {
 struct FinishedStep {
   StepId step;
   std::vector<StepRow> sections;
-  StepCounts counts;
+  StepSamples counts;
   std::string samples_digest;  ///< digest of the samples read (digest_of)
   SchedulingRow times;
   std::map<std::string, LaneTimes> lanes = {};  ///< lane times by "section/replica"

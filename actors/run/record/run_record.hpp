@@ -112,7 +112,7 @@ struct RunRecord {
   /// Keeps only the last rows from now on, since files have all of them.
   void keep_recent_rows();
   /// Returns the sums over all steps; tokens only over finished steps.
-  [[nodiscard]] StepCounts totals() const { return counts.totals(last_step); }
+  [[nodiscard]] StepSamples totals() const { return counts.totals(last_step); }
   /// Removes the records of steps after `step`, which are done again. Sections in `ahead` keep their records up
   /// to their step there. `counted`: the section whose trained samples are counted. Elapsed seconds are kept.
   void go_back(std::uint64_t step, const std::map<std::string, std::uint64_t>& ahead = {},

@@ -142,7 +142,7 @@ Report make_report(const ResolvedJob& plan, const RunRecord& record, const Proce
   report.set_rows("steps", std::move(rows.steps));
   report.set_rows("scheduling", std::move(rows.scheduling));
   describe_validation(record, report);
-  const StepCounts counts = record.totals();
+  const StepSamples counts = record.totals();
   report.set("samples.read", counts.read);
   report.set("samples.trained", counts.trained);
   report.set("samples.distinct", record.distinct.size());
@@ -198,7 +198,7 @@ void add_rehearsal(const Result<RunRehearsal>& rehearsal, Report& report) {
 }
 
 RunResult make_result(const RunRecord& record, const ProcessTotals& totals) {
-  const StepCounts counts = record.totals();
+  const StepSamples counts = record.totals();
   RunResult result;
   result.status = 0;
   result.interrupted = record.interrupted;

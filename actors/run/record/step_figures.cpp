@@ -79,7 +79,7 @@ void StepFigures::step_measured(MeasuredStep step) {
   measured_.push_back(std::move(step));
 }
 
-void StepFigures::step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
+void StepFigures::step_ended(StepId step, double seconds, const StepSamples& counts, Clock::time_point now,
                              std::chrono::system_clock::time_point time) {
   totals_.seconds.observe(seconds);
   totals_.longest_s = std::max(totals_.longest_s, seconds);

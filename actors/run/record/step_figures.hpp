@@ -83,7 +83,7 @@ class StepFigures {
   void pass_done(const MicroBatchDone& done, Clock::time_point now);
   /// Adds the reports of a training step (`trained`) or a validation.
   void lanes_ended(const LaneReports& lanes, bool trained);
-  void step_ended(StepId step, double seconds, const StepCounts& counts, Clock::time_point now,
+  void step_ended(StepId step, double seconds, const StepSamples& counts, Clock::time_point now,
                   std::chrono::system_clock::time_point time);
   [[nodiscard]] const StepTotals& totals() const { return totals_; }
   /// Keeps at most this many measured steps from now on.

@@ -68,7 +68,7 @@ void StepRecorder::restart_clocks() {
 }
 
 void StepRecorder::step_announced(const OpenUnit& step) {
-  StepCounts& counts = options_->record->counts[step.unit.step.value()];
+  StepSamples& counts = options_->record->counts[step.unit.step.value()];
   counts.read = step.samples.size();
   for (const SampleRef& sample : step.samples) {
     counts.tokens += static_cast<std::uint64_t>(sample.tokens);
@@ -167,7 +167,7 @@ std::vector<StepRow> StepRecorder::step_ended(const OpenUnit& step, Clock::time_
 
 void StepRecorder::keep_step(OpenUnit& step, std::vector<StepRow> rows, Clock::time_point end) {
   RunRecord& record = *options_->record;
-  const StepCounts& counts = record.counts[record.last_step];
+  const StepSamples& counts = record.counts[record.last_step];
   if (options_->journal) {
     options_->journal->step({step.unit.step, std::move(rows), counts, digest_of(step.samples, step.made.digest),
                              record.scheduling.kept().back(), lanes_of(step), step.made});
@@ -246,7 +246,7 @@ void StepRecorder::describe(RunStatus& status) const {
   const RunRecord& record = *options_->record;
   if (began_) status.elapsed_s = std::chrono::duration<double>(Clock::now() - *began_).count();
   status.samples_per_s = recent_samples_per_s();
-  const StepCounts counts = record.totals();
+  const StepSamples counts = record.totals();
   status.samples_trained = counts.trained;
   status.tokens_trained = counts.tokens;
   status.latest = latest_;
