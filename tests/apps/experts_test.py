@@ -30,12 +30,10 @@ class Experts(SystemTest):
 
     def counted(self, finished):
         """Returns loads and biases of the run's last checkpoint, by name."""
-        folder = self.folder / finished.report["checkpoint"] / "teacher"
         found = {}
-        for kind in ("optimizer", "model"):
-            for file in sorted(folder.glob(f"{kind}*.safetensors")):
-                found |= {name: value for name, value in tensors(folder, file.name).items()
-                          if name.startswith("loads.") or name.endswith("expert_bias")}
+        for file in (self.folder / finished.report["checkpoint"]).glob("*/*.safetensors"):
+            found |= {name: value for name, value in tensors(file.parent, file.name).items()
+                      if name.startswith("loads.") or name.endswith("expert_bias") and not name.startswith("exp_avg")}
         return found
 
     def metrics(self, finished):
@@ -45,7 +43,7 @@ class Experts(SystemTest):
         for balance in FAMILIES:
             one = self.train(self.job(balance), "--fresh")
             expected, counted = self.metrics(one), self.counted(one)
-            self.assertEqual(len(counted), 6 if balance == "bias" else 2, list(counted))
+            self.assertEqual(len(counted), 4 if balance == "bias" else 2, list(counted))
             self.assertEqual(set(expected), {1, 2, 3, 4})
             for row in expected.values():
                 self.assertGreater(row["load_max"], 1)
@@ -80,7 +78,7 @@ class Experts(SystemTest):
 
     def test_are_pulled_towards_equal_loads(self):
         largest = {}
-        for name, section in (("none", {"balance": "none"}), ("bias", {"bias_rate": 0.05})):
+        for name, section in (("none", {"balance": "none"}), ("bias", {"bias_rate": 0.002})):
             job = self.job("bias", section, steps=40)
             if name == "none":
                 job["teacher"].pop("bias_rate")

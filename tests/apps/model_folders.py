@@ -77,10 +77,10 @@ def write_model(folder, config, seed=1):
 
 
 def tensors(folder, file="model.safetensors"):
-    """Returns {name: (dtype, shape, bytes)} of a folder's model, in one file or in shards."""
+    """Returns {name: (dtype, shape, bytes)} of a folder's model, in one file or in shards, or of another file."""
     index = folder / "model.safetensors.index.json"
     names = {file}
-    if index.exists():
+    if index.exists() and file == "model.safetensors":
         names = set(json.loads(index.read_text())["weight_map"].values())
     found = {}
     for name in names:

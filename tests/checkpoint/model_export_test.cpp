@@ -160,9 +160,9 @@ TEST_F(ModelExport, rounds_all_but_exact_tensors) {
   ASSERT_TRUE(write_weights(to("w.safetensors"), {{"a", tensor}, {"b", tensor}}, WeightDtype::bf16, exact).ok());
   const auto file = SafetensorsFile::open(to("w.safetensors")).value_or_throw();
   EXPECT_EQ(file.tensor("a").value_or_throw().dtype(), DType::bf16);
-  const ConstTensor exact = file.tensor("b").value_or_throw();
-  ASSERT_EQ(exact.dtype(), DType::f32);
-  EXPECT_EQ(exact.span<float>()[1], 0.3001F);
+  const ConstTensor kept = file.tensor("b").value_or_throw();
+  ASSERT_EQ(kept.dtype(), DType::f32);
+  EXPECT_EQ(kept.span<float>()[1], 0.3001F);
 }
 
 TEST_F(ModelExport, f16_refuses_a_finite_value_beyond_its_range_by_tensor) {
