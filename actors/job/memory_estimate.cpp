@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "runtime/core/mxfp4.hpp"
 #include "runtime/core/result.hpp"
+#include "sections/model_config.hpp"
+#include "sections/weights_folder.hpp"
 
 namespace maestro {
 
@@ -19,10 +22,12 @@ constexpr double bytes_of_device_chunk = 256 * mib;  // a micro-batch's memory o
 /// Returns the bytes of frozen values. In bf16, vectors stay in f32, and so do tables with rows that bf16 cannot hold
 /// (PA-6). `forms`: packed forms of a matrix, one for each direction of passes.
 double frozen_bytes(const MemoryDemand& demand, const HeldElements& held, double forms) {
-  if (demand.precision == DType::f32) return static_cast<double>(held.all) * bytes_of_f32;
+  const double blocks = static_cast<double>(held.blocks) * (mxfp4_bytes + 1) / mxfp4_block;
+  if (demand.precision == DType::f32) return static_cast<double>(held.all - held.blocks) * bytes_of_f32 + blocks;
   const std::int64_t table_alone = held.tied ? 0 : held.table;
   const auto vectors = static_cast<double>(held.all - held.matrices - table_alone);
-  double bytes = vectors * bytes_of_f32 + forms * static_cast<double>(held.matrices) * bytes_of_bf16;
+  double bytes =
+      blocks + vectors * bytes_of_f32 + forms * static_cast<double>(held.matrices - held.blocks) * bytes_of_bf16;
   if (demand.from_file) return bytes + static_cast<double>(table_alone) * bytes_of_bf16;
   return bytes + static_cast<double>(held.table) * bytes_of_f32;
 }
@@ -53,12 +58,29 @@ HeldElements held_elements(Parameters& parameters, const ProductParameters& prod
   return held;
 }
 
+/// Returns the elements of parameters whose values `weights` holds in blocks, complete in the rows of a rank.
+std::int64_t elements_in_blocks(Section& section, const std::filesystem::path& weights) {
+  const std::vector<StateEntry> entries = section.state();
+  if (weights.empty() || std::ranges::none_of(entries, &StateEntry::grouped)) return 0;
+  const Result<WeightsFolder> folder = WeightsFolder::open(weights, part_of_config(section.config_json()));
+  std::int64_t elements = 0;
+  for (const StateEntry& entry : entries) {  // a folder that cannot be read is refused when it is loaded
+    const Parameter& parameter = *entry.parameter;
+    if (!folder || !entry.grouped || parameter.columns().first % mxfp4_block != 0) continue;
+    if (parameter.columns().count % mxfp4_block != 0) continue;
+    const auto blocks = folder->blocks(entry.name);
+    if (blocks && blocks->has_value()) elements += parameter.shape().elements();
+  }
+  return elements;
+}
+
 }  // namespace
 
-HeldElements held_elements(Section& section) {
+HeldElements held_elements(Section& section, const std::filesystem::path& weights) {
   const bool adapters = section.adapters().has_value();
   HeldElements held = held_elements(section.parameters(), adapters ? ProductParameters() : section.products());
   if (adapters) held.matrices = held.all;
+  held.blocks = elements_in_blocks(section, weights);
   held.extra_bytes = section.extra_bytes();
   return held;
 }

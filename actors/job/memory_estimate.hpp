@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -19,13 +20,15 @@ namespace maestro {
 struct HeldElements {
   std::int64_t all = 0;
   std::int64_t matrices = 0;  ///< matrices in products
+  std::int64_t blocks = 0;    ///< frozen matrices among these that stay in MXFP4
   std::int64_t table = 0;     ///< an embedding
   bool tied = false;          ///< the table is one of the matrices
   std::int64_t largest = 0;   ///< the largest parameter
   double extra_bytes = 0;     ///< Section::extra_bytes
 };
-/// Counts the elements of parameters(), without the frozen weights below adapters.
-[[nodiscard]] HeldElements held_elements(Section& section);
+/// Counts the elements of parameters(), without the frozen weights below adapters. `weights`: the folder that a frozen
+/// section's values come from; empty: none.
+[[nodiscard]] HeldElements held_elements(Section& section, const std::filesystem::path& weights = {});
 /// Counts the elements of the frozen weights below adapters; zeros without adapters.
 [[nodiscard]] HeldElements held_below_adapters(Section& section);
 

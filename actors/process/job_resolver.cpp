@@ -279,7 +279,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   for (auto* const ports : {&node.ports.inputs, &node.ports.outputs}) {
     for (Port& port : *ports) port.axis = axis_in(node.reading, port.axis);
   }
-  plan_.held.push_back(held_elements(*meta_section));
+  plan_.held.push_back(held_elements(*meta_section, node.trained() ? "" : planned.config.weights));
   plan_.below.push_back(held_below_adapters(*meta_section));
   const std::string type = vision_language_type(planned.config.weights);
   if (!type.empty() && node.stage == 0 && parse_hf_config(meta_section->config_json(), "config.json").ok()) {

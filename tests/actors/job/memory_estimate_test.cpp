@@ -86,6 +86,17 @@ TEST(MemoryEstimate, a_frozen_rank_keeps_packed_forms_and_no_activations_unless_
   EXPECT_EQ(use_of(frozen).parameters, (4 + 2 * 0.5 * 2 + 3) * mebi);
 }
 
+TEST(MemoryEstimate, blocks_of_frozen_matrices_take_four_bits_and_a_scale) {
+  MemoryDemand frozen = student();
+  frozen.trained = frozen.keeps_activations = false;
+  frozen.held.blocks = 1 << 18;
+  constexpr double blocks = 0.25 * 17 / 32;
+  EXPECT_EQ(use_of(frozen).parameters, (0.75 * 4 + blocks) * mebi);
+  frozen.precision = DType::bf16;
+  frozen.from_file = true;
+  EXPECT_EQ(use_of(frozen).parameters, (blocks + 0.25 * 2 + 0.25 * 2 + 0.25 * 4) * mebi);
+}
+
 TEST(MemoryEstimate, weights_below_adapters_are_their_packed_forms) {
   MemoryDemand adapted = student();
   const double plain = use_of(adapted).sum();
