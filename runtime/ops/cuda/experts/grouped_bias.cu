@@ -20,8 +20,8 @@ void grouped_bias(const Launch& at, const GroupedBias& op) {
   with_type(op.y.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     launch_rows(at, "grouped_bias", op.y.rows(), columns,
-                BiasedRows<T>{group_rows(op.offsets), op.bias.data<float>(), data_of<float>(op.weights),
-                              op.y.data<T>(), static_cast<int>(columns)});
+                BiasedRows<T>{group_rows(op.offsets), op.bias.data<float>(), data_of<float>(op.weights), op.y.data<T>(),
+                              static_cast<int>(columns)});
   });
 }
 
