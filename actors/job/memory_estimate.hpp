@@ -20,7 +20,7 @@ namespace maestro {
 struct HeldElements {
   std::int64_t all = 0;
   std::int64_t matrices = 0;  ///< matrices in products
-  std::int64_t blocks = 0;    ///< frozen matrices among these that stay in MXFP4
+  std::int64_t blocks = 0;    ///< frozen matrices in MXFP4, a part of `matrices`
   std::int64_t table = 0;     ///< an embedding
   bool tied = false;          ///< the table is one of the matrices
   std::int64_t largest = 0;   ///< the largest parameter

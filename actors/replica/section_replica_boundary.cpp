@@ -32,7 +32,7 @@ RankJob sum_of_squares(ReplicaRank& rank) {
   };
 }
 
-/// Returns what a job has when its figures are known.
+/// Returns a job's result: the learning rate, and the figures when they are known.
 WorkResult with_figures(PassMetrics figures, double lr) {
   return WorkResult(std::function<WorkDone()>([figures = std::move(figures), lr] {
     WorkDone result;

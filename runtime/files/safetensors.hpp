@@ -52,9 +52,9 @@ inline constexpr std::array<std::string_view, 3> weight_dtype_names{"f32", "bf16
   return dtype == WeightDtype::f32 ? 4 : 2;
 }
 
-/// Writes f32 tensors as `dtype`, except those that `exact` names, rounded to nearest even, a piece at a time, with the
-/// metadata that transformers requires; other tensors unchanged. Errors as above, and invalid_argument for a finite
-/// value beyond the range of F16, with tensor and value.
+/// Writes f32 tensors as `dtype`, rounded to nearest even, a piece at a time, with the metadata that transformers
+/// requires. Tensors stay in f32 if `exact` returns true for their name; tensors of other dtypes are unchanged. Errors
+/// as above, and invalid_argument for a finite value beyond the range of F16, with tensor and value.
 [[nodiscard]] Result<WrittenFile> write_weights(const std::filesystem::path& target, std::vector<NamedTensor> tensors,
                                                 WeightDtype dtype, bool (*exact)(std::string_view tensor) = nullptr,
                                                 OperationHook hook = {});

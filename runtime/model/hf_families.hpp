@@ -12,15 +12,15 @@ namespace maestro {
 
 /// The rotary settings that a family's class in transformers 5.24 reads. A setting that the class ignores is refused.
 struct RotaryForm {
-  double theta = 10000.0;           ///< rope_theta if absent
-  bool partial = false;             ///< the class applies partial_rotary_factor
-  double share = 1;                 ///< partial_rotary_factor if absent
-  bool axes = false;                ///< the class turns pairs by several axes, whose positions are equal for text
-  bool by_layer = false;            ///< rope_parameters has an entry for each kind of layer
-  std::int64_t original = 0;        ///< original_max_position_embeddings if absent at the top
-  double yarn = 0;                  ///< factor of YaRN over 4096 positions if there are no settings; 0: default
-  bool longrope_alone = false;      ///< the class supports only longrope, and also names it "su" or "yarn"
-  bool scores = false;              ///< the class scales scores by yarn's mscale_all_dim
+  double theta = 10000.0;       ///< rope_theta if absent
+  bool partial = false;         ///< the class applies partial_rotary_factor
+  double share = 1;             ///< partial_rotary_factor if absent
+  bool axes = false;            ///< the class turns pairs by several axes, whose positions are equal for text
+  bool by_layer = false;        ///< rope_parameters has an entry for each kind of layer
+  std::int64_t original = 0;    ///< original_max_position_embeddings if absent at the top
+  double yarn = 0;              ///< YaRN's factor, over 4096 positions, in files without rotary settings; 0: no YaRN
+  bool longrope_alone = false;  ///< the class supports only longrope, and also names it "su" or "yarn"
+  bool scores = false;          ///< the class scales scores by yarn's mscale_all_dim
   std::string_view architecture{};  ///< name of the class, for messages
 };
 

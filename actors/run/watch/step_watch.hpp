@@ -40,7 +40,7 @@ class StepWatch {
   [[nodiscard]] bool complete(SectionId section) const { return planned_ && left_.at(section.value()) == 0; }
   /// Returns whether the section has a micro-batch in the step.
   [[nodiscard]] bool active(SectionId section) const { return tokens(section) > 0; }
-  /// Returns the section's tokens in the step; 0: it has no micro-batch.
+  /// Returns the section's tokens in the step, 0 without micro-batches.
   [[nodiscard]] std::int64_t tokens(SectionId section) const { return tokens_.at(section.value()); }
   /// Returns the plan; null before the step was planned.
   [[nodiscard]] std::shared_ptr<const PlannedStep> planned() const { return planned_; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
 
+#include <utility>
+
 #include "runtime/ops/cpu/storage.hpp"
 
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
@@ -92,13 +94,9 @@ struct Lanes {
     return __builtin_shufflevector(gate, up, (lane / 2 + lane % 2 * width)...);
   }
 };
-#if defined(__AVX512F__)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif defined(__AVX2__)
-using AllLanes = Lanes<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using AllLanes = Lanes<0, 1, 2, 3>;
-#endif
+template <std::int32_t... lane>
+Lanes<lane...> lanes_of(std::integer_sequence<std::int32_t, lane...>);
+using AllLanes = decltype(lanes_of(std::make_integer_sequence<std::int32_t, vector_width>()));
 
 /// Reads the pairs of columns [i, i + vector) of a row of 2 `features`, which is [gate | up] or alternates.
 template <bool alternate, class T>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/cpu/products/matrix_kernels.hpp"
 
+#include <utility>
+
 #include "runtime/ops/cpu/storage.hpp"
 #include "runtime/ops/cpu/vector_math.hpp"
 
@@ -221,13 +223,9 @@ struct Halves {
     return (doubled >> UVec{(lane % 2 * 4U)...}) & 15U;
   }
 };
-#if defined(__AVX512F__)
-using AllHalves = Halves<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
-#elif defined(__AVX2__)
-using AllHalves = Halves<0, 1, 2, 3, 4, 5, 6, 7>;
-#else
-using AllHalves = Halves<0, 1, 2, 3>;
-#endif
+template <std::int32_t... lane>
+Halves<lane...> halves_of(std::integer_sequence<std::int32_t, lane...>);
+using AllHalves = decltype(halves_of(std::make_integer_sequence<std::int32_t, vector_width>()));
 
 void widen_blocks(const WidenBlocksCall& call) {
   float* to = call.to;

@@ -6,7 +6,7 @@
 
 namespace maestro::cuda {
 
-/// The rows of groups: those of group g are [offsets[g], offsets[g + 1]).
+/// Rows in groups: group g has the rows [offsets[g], offsets[g + 1]).
 struct GroupRows {
   const std::int32_t* offsets;  // (G + 1)
   int groups;
