@@ -58,7 +58,8 @@ enum WaitKind {
   PARAMETERS = 9,   // values that other replicas have updated
   MOMENTS = 10,     // optimizer state of other replicas, for a checkpoint
   VERSION = 11,     // weights for its prompts, of the section that trains them
-  PROMPTS = 12      // prompts to continue
+  PROMPTS = 12,     // prompts to continue
+  TURN = 13         // a turn on a device that other replicas use
 }
 
 /** The event that an idle replica waits for, and its sender. */

@@ -43,6 +43,31 @@ bool is_on_gpus(const ResolvedJob& plan) {
   return !plan.places.empty() && std::ranges::all_of(plan.places, on_gpus);
 }
 
+/// Returns the devices on which a lane takes turns, by [section][replica]: those that lanes of a process share and that
+/// run a pass at a time. GPUs run sections' streams at once. A replica that moved to others' devices takes no turns.
+std::vector<std::vector<std::vector<std::uint32_t>>> turn_devices(const ResolvedJob& plan) {
+  std::map<std::pair<ProcessId, DeviceId>, std::vector<const ReplicaPlacement*>> lanes;
+  for (const ReplicaPlacement& place : plan.places) {
+    const bool passes = plan.graph.node(place.section).plays_in_steps();
+    if (!passes || place.shares || std::ranges::any_of(place.devices, &DeviceId::is_cuda)) continue;
+    for (const DeviceId& device : std::set<DeviceId>(place.devices.begin(), place.devices.end())) {
+      lanes[{place.process, device}].push_back(&place);
+    }
+  }
+  std::vector<std::vector<std::vector<std::uint32_t>>> turns(plan.graph.nodes().size());
+  std::uint32_t number = 0;
+  for (const auto& [device, sharing] : lanes) {
+    if (sharing.size() < 2) continue;
+    for (const ReplicaPlacement* place : sharing) {
+      auto& section = turns[place->section.value()];
+      section.resize(static_cast<std::size_t>(plan.graph.node(place->section).replicas));
+      section[place->replica.value()].push_back(number);
+    }
+    ++number;
+  }
+  return number > 0 ? turns : std::vector<std::vector<std::vector<std::uint32_t>>>();
+}
+
 }  // namespace
 
 CostModel planned_costs(const ResolvedJob& plan) {
@@ -75,6 +100,7 @@ StepPlannerOptions planner_options(const ResolvedJob& plan) {
   options.costs = planned_costs(plan);
   options.limits = flow_limits(plan);
   for (const PlannedSection& section : plan.sections) options.speeds.push_back(section.config.replica_speeds);
+  options.turns = turn_devices(plan);
   options.devices.resize(plan.graph.nodes().size());
   std::map<std::pair<std::uint32_t, DeviceId>, int> numbers;  // by host and device
   int next = 0;

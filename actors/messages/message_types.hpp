@@ -16,9 +16,10 @@ MAESTRO_INSPECT(PieceOut, x.channel, x.receiver, x.sequence, x.index, x.source_r
                 x.target_rank)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)
 MAESTRO_INSPECT(ArrivalPlan, x.channel, x.sequence, x.pieces, x.rank)
+MAESTRO_INSPECT(DeviceTurn, x.device, x.place, x.last)
 MAESTRO_INSPECT(MicroBatchPlan, x.section, x.step, x.pass, x.index, x.replica, x.loss_scale, x.step_tokens, x.samples,
                 x.arrivals, x.pieces, x.backward_order, x.backward_after, x.phased, x.group, x.forward_phase,
-                x.backward_phase)
+                x.backward_phase, x.forward_turns, x.backward_turns)
 MAESTRO_INSPECT(StepBoundary, x.kind, x.step, x.pass, x.staging, x.tokens, x.shadow)
 MAESTRO_INSPECT(MicroBatchOrder, x.plan)
 MAESTRO_INSPECT(PhaseOpen, x.step, x.group, x.phase)

@@ -293,7 +293,8 @@ enum class WaitKind : std::uint8_t {
   parameters,  ///< values that other replicas have updated
   moments,     ///< optimizer state of other replicas, for a checkpoint
   version,     ///< weights for its prompts, of the section that trains them
-  prompts      ///< prompts to continue
+  prompts,     ///< prompts to continue
+  turn         ///< a turn on a device that other replicas use
 };
 /// A replica's state: its current work or the event that it waits for. wait_text() formats it.
 struct WaitingFor {

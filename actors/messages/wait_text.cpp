@@ -44,13 +44,16 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
       return "the weights before " + step + " from " + peers_text(waiting, graph);
     case WaitKind::prompts:
       return "prompts to continue";
+    case WaitKind::turn:
+      return "its turn on a shared device, " + step;
   }
   return {};
 }
 
 std::string name_of(WaitKind kind) {
   static constexpr const char* names[] = {"nothing",   "work", "input",      "gradient", "credit",  "buffer", "phase",
-                                          "reduction", "norm", "parameters", "moments",  "version", "prompts"};
+                                          "reduction", "norm", "parameters", "moments",  "version", "prompts",
+                                          "turn"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -171,7 +171,7 @@ ReplicaSpec BuiltProcess::replica_spec(const BuiltReplica& built, const Placemen
   });
   if (gpu != part_.plan.places.end()) spec.pins = &device(*gpu, LayoutRank(0))->ops().memory();
   spec.host_ops = &part_.memory.ops;
-  spec.collective_submit_mutex = &collective_submit_mutex_;
+  spec.turns = &turns_;
   spec.network = network_.get();
   spec.trace = &trace_;
   spec.snapshots = &snapshots_;
@@ -248,6 +248,7 @@ void BuiltProcess::abandon(ProcessId process) {
 void BuiltProcess::stop_threads() {
   end_groups("the run has ended");  // before devices stop, as their streams may wait for a peer
   for (const BuiltReplica& replica : replicas_) replica.abort("the run has ended");
+  turns_.stop();
   for (auto& [id, made] : devices_) {
     if (made) made->stop();  // null: it could not be opened
   }

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,7 +84,7 @@ class BuiltProcess {
   std::shared_ptr<EmulatedClock> emulated_clock_;  // made with the first emulated device
   /// Devices by section on GPUs, as their sections have separate streams; elsewhere section 0 stands for all sections.
   std::map<std::pair<DeviceId, SectionId>, std::unique_ptr<Device>> devices_;
-  std::mutex collective_submit_mutex_;  // ReplicaSpec::collective_submit_mutex
+  DeviceTurns turns_;
   /// Triggered when the run ends, before devices stop, so that queued work no longer waits for other ranks.
   std::shared_ptr<AbortReason> groups_end_ = std::make_shared<AbortReason>();
   ImportedMemories opened_;

@@ -177,13 +177,14 @@ Status ReplicaRank::send(const MicroBatchPlan& plan) {
   return sent;
 }
 
-void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self) const {
+void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self,
+                         const std::function<void()>& ended) const {
   // Collectives need the same order on all devices of the replica, and priorities would break it.
   const bool first = node().runs_backward() || spec_->ranks.size() > 1;
   Device* const device = spec_->ranks[rank_.value()].device;
   const std::string name = "section '" + node().name + "' replica " + std::to_string(spec_->replica.value());
   auto work = [self, name, traced = std::move(traced), job = std::move(job), runner = runner(), rank = rank_, device,
-               groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_] {
+               groups_end = spec_->groups.end, lasts = emulated.lasts, last_end = emulated_end_, ended] {
     const FaultPlace place(name.c_str());
     // An emulated device waits the emulated time first, then runs the work.
     const bool emulated = lasts.count() > 0;
@@ -224,6 +225,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
     } catch (...) {  // thrown by a plug-in's section
       fail("an exception that is not a std::exception");
     }
+    if (ended) ended();
   };
   if (emulated.joint != nullptr) return device->submit_joint(emulated.joint, emulated.lasts, std::move(work));
   device->submit_lasting(emulated.lasts, first ? Priority::critical : Priority::background, std::move(work));

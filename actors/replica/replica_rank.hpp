@@ -2,8 +2,8 @@
 // A replica's rank: a device with its shard of the section, its ports and its exchanges. Plain class; the replica's
 // actor passes messages in and starts passes. A rank has at most one job on its device at any time (RA-1, XC-1).
 //
-// Work with collectives reaches all ranks' devices in the same order (ReplicaSpec::collective_submit_mutex), so ranks
-// never wait for each other in a circle.
+// Work with collectives reaches all ranks' devices in the same order (DT-3), so ranks never wait for each other in a
+// circle.
 //
 // RJ-1 (abort propagates): a rank whose job fails aborts its collectives, and a rank that such an abort interrupts does
 //       the same. No rank waits for a failed rank.
@@ -55,8 +55,10 @@ class ReplicaRank {
   /// Sends a completed pass' outputs as credits allow.
   Status send(const MicroBatchPlan& plan);
 
-  /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2).
-  void submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self) const;
+  /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2). `ended` is called, if given, when the
+  /// device has finished the job. Any thread.
+  void submit(TracedWork traced, Job job, const EmulatedWork& emulated, const caf::actor& self,
+              const std::function<void()>& ended = {}) const;
 
  private:
   [[nodiscard]] const GraphNode& node() const { return spec_->graph->node(spec_->section); }

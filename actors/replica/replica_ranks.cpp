@@ -67,18 +67,35 @@ void ReplicaRanks::submit(std::string_view label, StepId step, const std::functi
   submit(std::move(work), lasts);
 }
 
-void ReplicaRanks::submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts) {
+void ReplicaRanks::submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts,
+                          const ReplicaLane::Work* pass) {
   working_ = ranks_.size();
   gathered_ = WorkDone{};
-  std::unique_lock<std::mutex> lock;
   EmulatedWork emulated{lasts};
   if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
-  if (ranks_.size() > 1 && spec_->collective_submit_mutex != nullptr)
-    lock = std::unique_lock(*spec_->collective_submit_mutex);  // the same order on all devices
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    auto& [traced, job] = work[rank];
-    ranks_[rank]->submit(std::move(traced), std::move(job), emulated, actor());
+  // The turns are those of the place that the plan knows: a replica that has taken another's place has none.
+  const bool takes_turns = pass != nullptr && !pass->turns().empty() && !spec_->again;
+  std::function<void()> ended;
+  if (takes_turns) {
+    ended = [turns = spec_->turns, of_pass = pass->turns(),
+             left = std::make_shared<std::atomic<std::size_t>>(working_)] {
+      if (--*left > 0) return;
+      for (const DeviceTurn& turn : of_pass) turns->ended(turn.device);
+    };
   }
+  *queued_ = false;
+  // The handle keeps the ranks: a start may come when the actor has ended.
+  DeviceTurns::Start queue = [this, self = actor(), queued = queued_, work = std::move(work), emulated,
+                              ended]() mutable {
+    *queued = true;
+    for (std::size_t rank = 0; rank < work.size(); ++rank) {
+      auto& [traced, job] = work[rank];
+      ranks_[rank]->submit(std::move(traced), std::move(job), emulated, self, ended);
+    }
+  };
+  if (takes_turns) return spec_->turns->offer({pass->batch->step, pass->batch->pass}, pass->turns(), std::move(queue));
+  if (ranks_.size() > 1 && spec_->turns != nullptr) return spec_->turns->begin(std::move(queue));  // DT-3
+  queue();
 }
 
 bool ReplicaRanks::continue_exchange(StepId step) {

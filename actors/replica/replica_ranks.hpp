@@ -3,7 +3,10 @@
 // thread-safe; belongs to the replica's actor.
 #pragma once
 
+#include <atomic>
+
 #include "actors/replica/replica_rank.hpp"
+#include "runtime/schedule/replica_lane.hpp"
 
 namespace maestro {
 
@@ -23,12 +26,15 @@ class ReplicaRanks {
   /// Queues the same action on every rank. `lasts`: its time on emulated devices.
   void submit(std::string_view label, StepId step, const std::function<Job(ReplicaRank&)>& job_of,
               std::chrono::nanoseconds lasts = {});
-  /// Queues the jobs of all ranks, in rank order.
-  void submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts);
+  /// Queues the jobs of all ranks, in rank order; of a pass with turns, as soon as its turn has come.
+  void submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts,
+              const ReplicaLane::Work* pass = nullptr);
   void submit_first(std::string_view label, StepId step, Job job);
   /// Queues the next jobs of the exchange with other replicas. Returns whether it is complete.
   bool continue_exchange(StepId step);
 
+  /// Returns whether the running jobs are on the devices' queues, and do not wait for their turn.
+  [[nodiscard]] bool queued() const { return *queued_; }
   /// Returns whether some rank has not finished its job.
   [[nodiscard]] bool working() const { return working_ > 0; }
   /// Adds the result of a rank's job; returns whether it was the last.
@@ -49,6 +55,7 @@ class ReplicaRanks {
   caf::actor_addr actor_;
   std::vector<std::unique_ptr<ReplicaRank>> ranks_;
   std::size_t working_ = 0;  // number of ranks that have not finished their job
+  std::shared_ptr<std::atomic<bool>> queued_ = std::make_shared<std::atomic<bool>>(true);
   WorkDone gathered_;
 };
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "runtime/files/safetensors.hpp"
 #include "runtime/observe/trace.hpp"
 #include "runtime/schedule/cost_model.hpp"
+#include "runtime/schedule/device_turns.hpp"
 #include "sections/section_runner.hpp"
 
 namespace maestro {
@@ -88,9 +88,9 @@ struct ReplicaSpec {
   StepId trained_until;                              ///< last step in its state at the start
   std::vector<RankSpec> ranks;                       ///< ranks of the section's layout
   GroupSpec groups;
-  const OperatorTable* host_ops = nullptr;        ///< for sums in host memory
-  std::mutex* collective_submit_mutex = nullptr;  ///< mutex of all the process' replicas, held while the ranks' work
-                                                  ///< is queued; optional with a single rank
+  const OperatorTable* host_ops = nullptr;  ///< for sums in host memory
+  DeviceTurns* turns = nullptr;             ///< order of the process' replicas on their devices; optional with a single
+                                            ///< rank
   Network* network = nullptr;
   TraceRecorder* trace = nullptr;
   SnapshotWriter* snapshots = nullptr;

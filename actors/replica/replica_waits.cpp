@@ -41,9 +41,14 @@ WaitingFor of_replica(const ReplicaSpec& spec, StepId step) {
 
 }  // namespace
 
-WaitingFor running_pass(const ReplicaSpec& spec, const ReplicaLane::Work& work, StepId step) {
+WaitingFor running_pass(const ReplicaSpec& spec, const ReplicaRanks& ranks, const ReplicaLane::Work& work,
+                        StepId step) {
   WaitingFor answer = of_replica(spec, step);
-  answer.doing = pass_name(work.kind);
+  if (ranks.queued()) {
+    answer.doing = pass_name(work.kind);
+  } else {
+    answer.kind = WaitKind::turn;
+  }
   answer.micro_batch = work.batch->index;
   return answer;
 }

@@ -7,8 +7,9 @@
 
 namespace maestro {
 
-/// Describes the running pass.
-[[nodiscard]] WaitingFor running_pass(const ReplicaSpec& spec, const ReplicaLane::Work& work, StepId step);
+/// Describes the running pass, or its wait for its turn.
+[[nodiscard]] WaitingFor running_pass(const ReplicaSpec& spec, const ReplicaRanks& ranks, const ReplicaLane::Work& work,
+                                      StepId step);
 /// Describes the running action of a boundary, or the replicas that it waits for.
 [[nodiscard]] WaitingFor running_action(const ReplicaSpec& spec, StepAction action, StepId step);
 /// Returns what the next pass waits for; WaitKind::work without a next pass.

@@ -248,7 +248,7 @@ void SectionReplica::start_pass(const Work& work, bool forward, bool backward) {
   }
   emulated_ = spec_.emulated.of(*plan, forward, backward);
   const std::chrono::duration<double, std::milli> lasts(emulated_ ? emulated_->forward + emulated_->backward : 0);
-  ranks_.submit(std::move(jobs), std::chrono::duration_cast<std::chrono::nanoseconds>(lasts));
+  ranks_.submit(std::move(jobs), std::chrono::duration_cast<std::chrono::nanoseconds>(lasts), &work_);
 }
 
 void SectionReplica::rank_done(const WorkDone& result) {
@@ -334,7 +334,7 @@ WaitingFor SectionReplica::status() const {
 
 WaitingFor SectionReplica::waits_for() const {
   if (!busy_) return idle_wait(spec_, lane_, ranks_, step_);
-  if (work_.kind != ReplicaLane::Kind::mark) return running_pass(spec_, work_, step_);
+  if (work_.kind != ReplicaLane::Kind::mark) return running_pass(spec_, ranks_, work_, step_);
   return running_action(spec_, step_end_.current().value_or(StepAction::report), step_);
 }
 

@@ -8,6 +8,7 @@
 
 #include "runtime/rehearsal/device_queues.hpp"
 #include "runtime/rehearsal/rehearsed_lane.hpp"
+#include "runtime/schedule/device_turns.hpp"
 #include "runtime/schedule/phase_counts.hpp"
 
 namespace maestro {
@@ -74,6 +75,7 @@ class Play {
   const std::shared_ptr<const WaitReasons> reasons_ = std::make_shared<WaitReasons>(graph());
   VirtualClock clock_;  // outlives the members below, which add events
   DeviceQueues devices_;
+  DeviceTurns turns_;
   std::vector<Lane> lanes_;              // lanes by section and replica
   std::vector<std::size_t> first_lane_;  // first lane by section
   RehearsedPorts ports_;
@@ -288,15 +290,20 @@ void Play::start(Lane& lane, ReplicaLane::Work work) {
   const bool backward = lane.work->kind != ReplicaLane::Kind::forward;
   ports_.acquire(batch, forward, backward);
   const PassCost cost = options_.times.passes ? options_.times.passes(batch) : PassCost();
-  devices_.submit(lane.devices, lane.priority(options_.streams),
-                  (forward ? cost.forward : 0) + (backward ? cost.backward : 0),
-                  [this, &lane](double start_ms) { pass_ended(lane, start_ms); });
+  const double ms = (forward ? cost.forward : 0) + (backward ? cost.backward : 0);
+  const auto run = [this, &lane, ms] {
+    devices_.submit(lane.devices, lane.priority(options_.streams), ms,
+                    [this, &lane](double start_ms) { pass_ended(lane, start_ms); });
+  };
+  const std::vector<DeviceTurn>& turns = lane.work->turns();
+  turns.empty() ? run() : turns_.offer({batch.step, batch.pass}, turns, run);
 }
 
 void Play::pass_ended(Lane& lane, double start_ms) {
   add(lane, Kind::wait, start_ms, &reasons_->device);
   add(lane, kind_of(lane.work->kind), clock_.now_ms());
   lane.waits_for = &reasons_->runtime;
+  for (const DeviceTurn& turn : lane.work->turns()) turns_.ended(turn.device);
   clock_.after(hop(), [this, &lane] { next_pass(lane); });
 }
 

@@ -79,6 +79,10 @@ std::optional<ReplicaLane::Work> ReplicaLane::next(BuffersFree free) {
   if (busy() || items_.empty()) return std::nullopt;
   Item* backward = next_backward(free);
   Item* forward = next_forward(free);
+  if (const auto turn = backward_turn(); turn && !items_[*turn].batch->backward_turns.empty()) {
+    const bool backward_first = items_[*turn].batch->backward_after <= forwards_;  // RL-3: the plan's order
+    (backward_first ? forward : backward) = nullptr;
+  }
   if (backward != nullptr && (forward == nullptr || backward->batch->backward_after <= forwards_)) {
     return start(Kind::backward, *backward);
   }

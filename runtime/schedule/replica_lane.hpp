@@ -8,7 +8,8 @@
 // RL-3 (backward order, work conserving): backward passes run by their backward_order, each when its gradients have
 //       arrived; so gradients add up in a fixed order and in-flight memory is bounded. If both a forward and a backward
 //       pass could run, the plan decides which goes first; if only one of them could, it runs: a lane with runnable
-//       work is never idle.
+//       work is never idle. A lane whose passes take turns on devices runs them in the plan's order: work that the plan
+//       puts later would wait for its turn, and keep the lane from the work before it.
 // RL-4 (marks separate steps): a mark (end of step, snapshot) is passed only when every micro-batch before it has
 //       retired; nothing after it starts before.
 #pragma once
@@ -66,6 +67,10 @@ class ReplicaLane {
     Kind kind = Kind::forward;
     SharedMicroBatch batch;  ///< micro-batch of a pass
     StepBoundary mark;
+    /// Returns the turns of a pass.
+    [[nodiscard]] const std::vector<DeviceTurn>& turns() const {
+      return kind == Kind::backward ? batch->backward_turns : batch->forward_turns;
+    }
   };
 
   explicit ReplicaLane(LaneOptions options) : options_(options) {}

@@ -103,6 +103,13 @@ struct ArrivalPlan {
   LayoutRank rank = {};
 };
 
+/// A pass' turn on a device that several lanes of a process share.
+struct DeviceTurn {
+  std::uint32_t device = 0;  ///< number among the run's shared devices
+  std::uint32_t place = 0;   ///< number of passes of the step that the device runs before it
+  bool last = false;         ///< no pass of the step follows on this device
+};
+
 struct MicroBatchPlan {
   SectionId section;
   StepId step;
@@ -120,6 +127,9 @@ struct MicroBatchPlan {
   std::uint32_t group = 0;
   std::uint32_t forward_phase = 0;
   std::uint32_t backward_phase = 0;
+  /// Turns on shared devices (DeviceTurns); empty: the passes begin when they can.
+  std::vector<DeviceTurn> forward_turns;
+  std::vector<DeviceTurn> backward_turns;
   std::vector<ArrivalPlan> arrivals;  ///< inputs, then gradients of outputs
   std::vector<PieceOut> pieces;       ///< outputs, then gradients of inputs
   [[nodiscard]] std::int64_t rows(Axis axis = Axis::tokens, const SourceSet& sources = {}) const {

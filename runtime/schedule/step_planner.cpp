@@ -246,6 +246,29 @@ void StepPlanner::place(PlannedStep& planned, const StepCut& cut, std::span<cons
   }
 }
 
+void StepPlanner::add_turns(PlannedStep& planned) const {  // ST-7
+  if (options_.turns.empty()) return;
+  std::map<std::pair<SectionId, std::uint32_t>, MicroBatchPlan*> batches;
+  for (MicroBatchPlan& batch : planned.plan.micro_batches) batches[{batch.section, batch.index}] = &batch;
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::vector<DeviceTurn>*>> devices;  // places, and the last pass
+  for (const PlannedPass& pass : planned.schedule.passes) {
+    const auto found = batches.find(planned.tasks[pass.task]);
+    if (found == batches.end()) continue;  // ST-6
+    MicroBatchPlan& batch = *found->second;
+    const auto& lanes = options_.turns[batch.section.value()];
+    if (lanes.empty()) continue;
+    std::vector<DeviceTurn>& turns = pass.backward ? batch.backward_turns : batch.forward_turns;
+    for (const std::uint32_t device : lanes[batch.replica.value()]) {
+      auto& [places, last] = devices[device];
+      turns.push_back({device, places++});
+      last = &turns;
+    }
+  }
+  for (auto& [device, taken] : devices) {
+    std::ranges::find(*taken.second, device, &DeviceTurn::device)->last = true;
+  }
+}
+
 void StepPlanner::join(StepPlan& plan, Channel channel) {
   const SectionGraph& graph = *options_.graph;
   const SectionId from = graph.sender(channel);
@@ -307,6 +330,7 @@ Result<PlannedStep> StepPlanner::plan(StepId step, Pass pass, std::span<const Sa
       return found != options_.trained_until.end() && step <= found->second;
     });
   }
+  add_turns(planned);
   for (const Channel channel : options_.graph->channels()) {
     if (!channel.gradient() || pass == Pass::train) join(planned.plan, channel);
   }

@@ -14,7 +14,9 @@
 //       holds: input rings release in order, so a plan that breaks this would wait for itself. Such a plan is replaced
 //       by a plan of `arrival`.
 // ST-6 (trained already): leaving out a section's micro-batches changes nothing in other sections' micro-batches but
-//       the pieces between them.
+//       the pieces between them, and places of turns.
+// ST-7 (turns): the turns on a device are the passes of its lanes in the order of the schedule, counted from 0 without
+//       gaps. So each pass comes after everything that it waits for.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +41,8 @@ struct StepPlannerOptions {
   CostModel costs;
   /// WorkloadSection::devices by section; empty: every lane has a separate device.
   std::vector<std::vector<std::vector<int>>> devices;
+  /// Devices on which a lane takes turns (DeviceTurns), by [section][replica]; empty, here or in a section: none.
+  std::vector<std::vector<std::vector<std::uint32_t>>> turns = {};
   /// WorkloadSection::speeds by section; empty: all lanes are alike. `costs` are on the fastest lanes.
   std::vector<std::vector<double>> speeds = {};
   FlowLimits limits;
@@ -74,6 +78,7 @@ class StepPlanner {
   Result<Schedule> schedule(const Workload& workload);
   [[nodiscard]] bool within_window(const Workload& workload, const Schedule& schedule) const;
   void place(PlannedStep& planned, const StepCut& cut, std::span<const SampleRef> samples, double loss_scale) const;
+  void add_turns(PlannedStep& planned) const;
   void join(StepPlan& plan, Channel channel);
 
   StepPlannerOptions options_;

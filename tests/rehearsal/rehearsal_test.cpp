@@ -110,6 +110,33 @@ TEST(Rehearsal, a_step_on_lanes_of_different_speeds_ends_at_the_makespan_of_its_
   }
 }
 
+TEST(Rehearsal, a_step_on_shared_devices_ends_at_the_makespan_of_its_schedule) {  // RH-1
+  const FlowLimits limits{64, 16, 0};
+  Generator random(7);
+  double gained = 0;  // over devices that take what comes first
+  for (int round = 0; round < 20; ++round) {
+    const SectionGraph graph = bounded(random_graph(random, {}, 4), 12);
+    const testing::SharedDevices shared = testing::shared_devices(random, graph, 3);
+    StepPlannerOptions planning = options_of(graph, "wavefront", limits);
+    planning.devices = shared.devices;
+    planning.turns = shared.turns;
+    auto planned = StepPlanner(planning).plan(StepId(1), Pass::train, random_samples(random, 12), 1).value_or_throw();
+    RehearsalOptions options;
+    options.graph = &graph;
+    options.limits = limits;
+    options.devices = shared.devices;
+    options.times = planned_times(graph);
+    options.step_ends = [](const LaneKey&) { return StepEndOptions(); };  // ends of steps are not in the plan
+    std::vector<RehearsalUnit> units(1);
+    units[0].plan = planned.plan;
+    const double in_turns = Rehearsal(options).play(units).value_or_throw().unit_ends_ms.front();
+    EXPECT_LE(in_turns, planned.schedule.makespan_ms + 1e-9) << "round " << round;
+    for (MicroBatchPlan& batch : units[0].plan.micro_batches) batch.forward_turns = batch.backward_turns = {};
+    gained += Rehearsal(options).play(units).value_or_throw().unit_ends_ms.front() / in_turns - 1;
+  }
+  EXPECT_GT(gained, 0);
+}
+
 TEST(Rehearsal, sections_run_ahead_so_a_step_takes_less_than_its_makespan) {
   const SectionGraph graph = testing::distillation_graph();
   const FlowLimits limits{2, 4, 0};
@@ -234,7 +261,17 @@ TEST_P(AnyTimes, every_rehearsal_of_a_planners_plans_ends) {  // RH-4
     const std::int64_t count = draw(random, 1, 9);
     const SectionGraph graph = bounded(random_graph(random, {.tensor = 2, .context = 2}, 4), count);
     const FlowLimits limits{draw(random, 1, 3), count, count};
-    StepPlanner planner(options_of(graph, GetParam(), limits));
+    StepPlannerOptions planning = options_of(graph, GetParam(), limits);
+    testing::SharedDevices shared;
+    if (round % 2 == 1) shared = testing::shared_devices(random, graph, draw(random, 1, 4));
+    planning.devices = shared.devices;
+    planning.turns = shared.turns;
+    if (round % 4 == 1) {  // passes that take no time begin together
+      planning.costs = CostModel([](SectionId section, const SampleRef&) {
+        return section.value() % 2 == 0 ? PassCost{} : PassCost{1, 2};
+      });
+    }
+    StepPlanner planner(std::move(planning));
     std::vector<RehearsalUnit> units;
     for (std::uint64_t step = 1; step <= 3; ++step) {
       units.push_back(unit_of(planner, step, Pass::train, random_samples(random, count)));
@@ -246,6 +283,7 @@ TEST_P(AnyTimes, every_rehearsal_of_a_planners_plans_ends) {  // RH-4
     RehearsalOptions options;
     options.graph = &graph;
     options.limits = limits;
+    options.devices = shared.devices;
     options.ahead = GetParam() == "bulk_synchronous" ? 0 : draw(random, 0, 3);
     options.times.passes = [&random](const MicroBatchPlan&) { return PassCost{time(random), time(random)}; };
     options.times.actions = [&random](const LaneKey&, StepAction) { return time(random); };

@@ -40,6 +40,29 @@ inline StepPlannerOptions options_of(const SectionGraph& graph, std::string_view
   return options;
 }
 
+/// A few devices that lanes share, for plans and rehearsals.
+struct SharedDevices {
+  std::vector<std::vector<std::vector<int>>> devices;          // StepPlannerOptions::devices
+  std::vector<std::vector<std::vector<std::uint32_t>>> turns;  // StepPlannerOptions::turns
+};
+
+/// Places each lane on one or two of `count` devices.
+inline SharedDevices shared_devices(Generator& random, const SectionGraph& graph, std::int64_t count) {
+  SharedDevices shared;
+  for (const GraphNode& node : graph.nodes()) {
+    auto& devices = shared.devices.emplace_back();
+    auto& turns = shared.turns.emplace_back();
+    for (std::int64_t replica = 0; node.role != Role::source && replica < node.replicas; ++replica) {
+      const std::int64_t first = draw(random, 0, count - 1);
+      const std::int64_t second = draw(random, 0, count - 1);
+      turns.push_back({static_cast<std::uint32_t>(first)});
+      if (second != first) turns.back().push_back(static_cast<std::uint32_t>(second));
+      devices.emplace_back(turns.back().begin(), turns.back().end());
+    }
+  }
+  return shared;
+}
+
 /// Returns the graph with as many micro-batches in flight as any plan may need.
 inline SectionGraph roomy(const SectionGraph& graph) {
   SectionGraph raised = graph;

@@ -131,6 +131,33 @@ TEST(ReplicaLane, a_lane_with_work_that_can_run_does_not_wait_for_what_the_plan_
   EXPECT_EQ(early.next(all_free)->kind, Kind::backward);  // the next forward pass lacks its input
 }
 
+TEST(ReplicaLane, a_lane_that_takes_turns_waits_for_what_the_plan_has_first) {  // RL-3
+  ReplicaLane lane(trained(2));
+  for (std::uint32_t index = 0; index < 3; ++index) {
+    MicroBatchPlan plan = batch_of(index, true);
+    plan.forward_turns = {{0, index == 2 ? 3 : index}};
+    plan.backward_turns = {{0, index == 0 ? 2 : index + 3}};
+    plan.backward_after = index == 0 ? 2 : 3;
+    lane.enqueue(plan);
+    if (index != 1) lane.arrived(input, index);
+  }
+  ASSERT_EQ(lane.next(all_free)->turns().front().place, 0u);
+  EXPECT_FALSE(lane.finished());
+  lane.arrived(gradient_of_output, 0);
+  EXPECT_FALSE(lane.next(all_free)) << "the second forward pass comes first, and lacks its input";
+  lane.arrived(input, 1);
+  ASSERT_EQ(lane.next(all_free)->turns().front().place, 1u);
+  EXPECT_FALSE(lane.finished());
+  auto work = lane.next(all_free);
+  EXPECT_EQ(work->kind, Kind::backward);
+  EXPECT_EQ(work->turns().front().place, 2u);
+  EXPECT_TRUE(lane.finished());
+  EXPECT_EQ(lane.next(all_free)->turns().front().place, 3u);
+  EXPECT_FALSE(lane.finished());
+  EXPECT_FALSE(lane.next(all_free));
+  EXPECT_EQ(lane.missing_arrival()->sequence, 1u);
+}
+
 TEST(ReplicaLane, backward_passes_follow_their_ranks_and_slots_retire_out_of_order) {  // RL-3
   ReplicaLane lane(trained(2));
   for (std::uint32_t index = 0; index < 2; ++index) {

@@ -188,7 +188,42 @@ void passes_are_those_of_the_schedule(const PlannedStep& planned) {
   }
 }
 
+/// Counts a pass' turns.
+void turns_are_next(const std::vector<DeviceTurn>& turns, const std::vector<std::uint32_t>& devices,
+                    std::map<std::uint32_t, std::vector<DeviceTurn>>& taken) {
+  ASSERT_EQ(turns.size(), devices.size());
+  for (std::size_t at = 0; at < turns.size(); ++at) {
+    EXPECT_EQ(turns[at].device, devices[at]);
+    EXPECT_EQ(turns[at].place, taken[devices[at]].size());
+    taken[devices[at]].push_back(turns[at]);
+  }
+}
+
 class StepPlannerTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(StepPlannerTest, lanes_of_a_device_take_turns_in_the_order_of_the_schedule) {  // ST-7
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Generator random(seed);
+    const SectionGraph graph = roomy(testing::random_graph(random, {}, 4));
+    const testing::SharedDevices shared = testing::shared_devices(random, graph, 3);
+    StepPlannerOptions options = options_of(graph, GetParam(), {2, 13, 13});
+    options.devices = shared.devices;
+    options.turns = shared.turns;
+    const std::vector<SampleRef> samples = random_samples(random, 7);
+    const auto planned = StepPlanner(std::move(options)).plan(StepId(1), Pass::train, samples, 1).value_or_throw();
+    std::map<std::pair<SectionId, std::uint32_t>, const MicroBatchPlan*> batches;
+    for (const MicroBatchPlan& batch : planned.plan.micro_batches) batches[{batch.section, batch.index}] = &batch;
+    std::map<std::uint32_t, std::vector<DeviceTurn>> taken;
+    for (const PlannedPass& pass : planned.schedule.passes) {
+      const MicroBatchPlan& batch = *batches.at(planned.tasks[pass.task]);
+      turns_are_next(pass.backward ? batch.backward_turns : batch.forward_turns,
+                     shared.turns[batch.section.value()][batch.replica.value()], taken);
+    }
+    for (const auto& [device, turns] : taken) {
+      for (std::size_t at = 0; at < turns.size(); ++at) EXPECT_EQ(turns[at].last, at + 1 == turns.size());
+    }
+  }
+}
 
 void check_random_runs(std::string_view policy, const testing::GraphLimits& graphs, std::uint64_t runs) {
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {

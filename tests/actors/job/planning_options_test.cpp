@@ -45,6 +45,22 @@ TEST(PlanningOptions, a_replica_that_shares_a_place_counts_with_a_device_of_its_
   EXPECT_EQ(planner_options(plan).devices, (std::vector<Sets>{{{0}, {1}}, {{2, 0}, {3, 4}}}));
 }
 
+TEST(PlanningOptions, lanes_take_turns_on_the_devices_that_they_share_in_a_process) {
+  using Turns = std::vector<std::vector<std::vector<std::uint32_t>>>;
+  std::vector<ReplicaPlacement> places{place(0, 0, {1}), place(0, 1, {1}, 1), place(1, 0, {0, 1}), place(1, 1, {2, 3})};
+  EXPECT_EQ(planner_options(job_with(places)).turns, (Turns{{{0}, {}}, {{0}, {}}})) << "core 1 of the first host";
+  places[0].process = ProcessId(2);
+  EXPECT_TRUE(planner_options(job_with(places)).turns.empty()) << "two processes have threads of their own";
+  places[1] = place(0, 1, {2});
+  places[1].shares = true;
+  EXPECT_TRUE(planner_options(job_with(places)).turns.empty()) << "the replica has moved to the other's core";
+  for (ReplicaPlacement& at : places) {
+    at = place(at.section.value(), at.replica.value(), {});
+    at.devices.assign(at.section.value() + 1, {DeviceId::Kind::cuda, 0});
+  }
+  EXPECT_TRUE(planner_options(job_with(places)).turns.empty()) << "a GPU runs the streams of sections at once";
+}
+
 TEST(PlanningOptions, sections_of_half_the_speed_take_twice_the_time_in_plans) {
   ResolvedJob plan = job_with({});
   plan.sections.resize(2);
