@@ -2,12 +2,14 @@
 #include "actors/job/job_rehearsal.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "actors/job/emulated_step_end.hpp"
 #include "actors/job/planning_options.hpp"
+#include "runtime/core/random.hpp"
 #include "sections/decoder/generation.hpp"
 
 namespace maestro {
@@ -149,10 +151,19 @@ class ChangedTimes {
 
  private:
   [[nodiscard]] PassCost pass(const MicroBatchPlan& batch) const {
-    const PassCost cost = times_->pass(batch);
+    const PassCost cost = noisy(times_->pass(batch), batch);
     const auto faster = change_->faster.find(plan_->graph.node(batch.section).section_name());
     if (faster == change_->faster.end()) return cost;
     return {cost.forward / faster->second, cost.backward / faster->second};
+  }
+  [[nodiscard]] PassCost noisy(PassCost cost, const MicroBatchPlan& batch) const {
+    if (change_->noise == 0) return cost;
+    const std::uint64_t step = 2 * batch.step.value() + (batch.pass == Pass::train ? 0 : 1);
+    Random random(mix64(change_->seed, step), mix64(batch.section.value(), batch.index));
+    const auto factor = [&] { return std::exp(change_->noise * (random.normal() - change_->noise / 2)); };
+    cost.forward *= factor();
+    cost.backward *= factor();
+    return cost;
   }
   [[nodiscard]] double action(const LaneKey& lane, StepAction action) const {
     const double ms = times_->action(lane.section, action);

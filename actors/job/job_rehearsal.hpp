@@ -55,6 +55,10 @@ struct JobTimes {
 struct RehearsalChange {
   std::map<std::string, double> faster;  ///< speed-up, by section; infinity: its passes take no time
   double latency_ms = 0;                 ///< added to every write and credit between processes
+  /// Deviation of the logarithm of a pass' time: each is multiplied by a log-normal number with mean 1, which depends
+  /// on seed, step and pass alone. Plans do not know it.
+  double noise = 0;
+  std::uint64_t seed = 0;  ///< seed of the noise
 };
 
 /// Plans units for a job, in order, with the costs that its planner would use. If plans follow measured times, `times`

@@ -13,8 +13,8 @@ namespace maestro {
 struct EmulationSettings {
   std::string policy = "wavefront";
   std::int64_t steps = 10;
-  std::int64_t columns = 64;  ///< floats that a sample sends over an edge
-  std::int64_t evaluations = 64;
+  std::int64_t columns = 64;     ///< floats that a sample sends over an edge
+  std::int64_t evaluations = 0;  ///< schedules tried; 0: by the workload's size
 };
 
 /// Returns the run's job file in TOML.

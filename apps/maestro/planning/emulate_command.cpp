@@ -32,11 +32,13 @@ struct EmulateArguments {
   std::string policy = "wavefront";
   std::int64_t steps = 10;
   std::int64_t columns = 64;  ///< floats that a sample sends over an edge
-  std::int64_t evaluations = 64;
+  std::int64_t evaluations = 0;
   std::vector<std::string> overrides;  ///< settings of the emulated job: "vision.replicas=7"
   bool rehearse = false;               ///< in virtual time, without actors
   std::vector<std::string> free;       ///< sections whose rehearsed passes take no time
   std::vector<std::string> constants;  ///< "teacher=40": constant overhead per rehearsed pass in milliseconds
+  double noise = 0;                    ///< RehearsalChange::noise
+  std::uint64_t seed = 0;              ///< seed of the noise
   RunOptions run;
 };
 
@@ -93,6 +95,8 @@ int rehearse(const EmulateArguments& arguments, App app, Console& console) {
     known("--free", name);
     change.faster[name] = std::numeric_limits<double>::infinity();
   }
+  change.noise = arguments.noise;
+  change.seed = arguments.seed;
   PassConstants constants;
   for (const std::string& given : arguments.constants) {
     const std::size_t equals = std::min(given.find('='), given.size());
@@ -170,7 +174,8 @@ void add_emulate(Commands& commands) {
   command.add_option("--policy", arguments.policy, "arrival, bulk_synchronous or wavefront");
   command.add_option("--steps", arguments.steps, "how often the workload is run")->check(whole_number(1));
   command.add_option("--columns", arguments.columns, "floats that a sample sends over an edge")->check(whole_number(1));
-  command.add_option("--evaluations", arguments.evaluations, "schedules that a plan tries")->check(whole_number(1));
+  command.add_option("--evaluations", arguments.evaluations, "schedules that a plan tries; 0: by the workload's size")
+      ->check(whole_number(0));
   command.add_option("--set", arguments.overrides, "override a key of the emulated job: --set vision.replicas=7")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
@@ -182,6 +187,12 @@ void add_emulate(Commands& commands) {
   command.add_option("--constant-ms", arguments.constants, "constant overhead per pass in milliseconds")
       ->type_name("SECTION=MS")
       ->needs(rehearse);
+  CLI::Option* const noise = command
+                                 .add_option("--noise", arguments.noise,
+                                             "random variation in pass times, as a standard deviation in logarithms")
+                                 ->check(decimal_number(0, 2))
+                                 ->needs(rehearse);
+  command.add_option("--seed", arguments.seed, "another draw of the noise")->check(seed_number())->needs(noise);
   add_run_options(command, arguments.run);
 }
 
