@@ -88,6 +88,31 @@ void fit_defaults(ResolvedJob& plan, const JobTable& root) {
   }
 }
 
+void follow_devices(ResolvedJob& plan, const JobTable& root) {
+  for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
+    SectionConfig& config = plan.sections[index].config;
+    if (config.devices_of.empty()) continue;
+    const std::vector<SectionId> others = plan.graph.stages_of(config.devices_of);
+    const GraphNode& other = plan.graph.node(others.front());
+    const std::int64_t devices = std::ssize(others) * other.replicas * other.layout.ranks();
+    const std::int64_t replicas = devices / config.devices_of_replica();
+    const std::string of_other =
+        "\"" + config.devices_of + "\" has " + std::to_string(devices) + (devices == 1 ? " device" : " devices");
+    const JobTable table = root.table(config.name);
+    if (replicas * config.devices_of_replica() != devices) {
+      table.fail_among({"devices", "tensor", "context", "pipeline"},
+                       of_other + ", and a replica of " + config.name + " takes " +
+                           std::to_string(config.devices_of_replica()) + "; use a number that divides them");
+    }
+    if (config.least > 0 || (table.has("replicas") && config.replicas != replicas)) {
+      table.fail_among({"replicas", "devices"}, of_other + ", for " + std::to_string(replicas) + " replicas of " +
+                                                    config.name + "; leave replicas out");
+    }
+    config.replicas = replicas;
+    plan.graph.set_batches(SectionId(index), plan.graph.node(SectionId(index)).micro_batch, replicas);
+  }
+}
+
 void check_batches(const ResolvedJob& plan) {
   for (const GraphNode& node : plan.graph.nodes()) {
     if (!lacks_batches(plan, node)) continue;
@@ -187,6 +212,50 @@ void check_memory(const ResolvedJob& plan) {
   }
   for (const auto& [at, ranks] : by_device) {
     if (ranks.size() > 1) check_shared_memory(plan, at.second, ranks);
+  }
+}
+
+namespace {
+
+bool fits_memory(const ResolvedJob& plan) {
+  try {
+    check_memory(plan);
+    return true;
+  } catch (const JobError&) {
+    return false;
+  }
+}
+
+/// Returns whether more micro-batches in flight may be tried: on cores, or if a limit tells whether they fit.
+bool may_keep_more(const ResolvedJob& plan, SectionId section) {
+  const std::int64_t memory_mib = plan.sections[section.value()].config.memory_mib;
+  return std::ranges::all_of(plan.places, [&](const ReplicaPlacement& place) {
+    const auto fits = [&](const DeviceId& device) {
+      return device.kind == DeviceId::Kind::cpu || (device.is_cuda() && memory_mib > 0);
+    };
+    return place.section != section || std::ranges::all_of(place.devices, fits);
+  });
+}
+
+}  // namespace
+
+void add_slack(ResolvedJob& plan, const JobTable& root) {
+  for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
+    const SectionId first(index);
+    const GraphNode& node = plan.graph.node(first);
+    if (node.stages == 1 || node.stage > 0 || !node.runs_backward()) continue;
+    const std::vector<SectionId> stages = plan.graph.stages_of(node.section);
+    const auto may = [&](SectionId stage) { return may_keep_more(plan, stage); };
+    if (root.table(node.section).has("max_in_flight") || !std::ranges::all_of(stages, may)) continue;
+    const SectionGraph before = plan.graph;
+    for (const SectionId stage : stages) {
+      const std::int64_t kept = 2 * node.stages - plan.graph.node(stage).stage;
+      plan.graph.set_max_in_flight(stage, std::clamp(kept, plan.graph.node(stage).max_in_flight, most_slots));
+    }
+    if (fits_memory(plan)) continue;
+    plan.graph = before;
+    plan.notes.push_back(node.section + ": its stages keep " + std::to_string(node.stages) +
+                         " micro-batches in flight or fewer, as memory_mib allows no more by default");
   }
 }
 

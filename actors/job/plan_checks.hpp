@@ -14,6 +14,9 @@ void check_sources(const Corpus& corpus, const JobTable& mix);
 /// Fits the defaults of trained sections to a small batch. If a replica would be left without a micro-batch, lowers
 /// `micro_batch` and then `replicas`, unless the job sets them, with a note.
 void fit_defaults(ResolvedJob& plan, const JobTable& root);
+/// Gives sections that use another section's devices as many replicas as fit these. Throws JobError if they do not
+/// divide the devices, or if the job gives another number.
+void follow_devices(ResolvedJob& plan, const JobTable& root);
 /// Refuses a batch with fewer micro-batches than replicas, which would leave replicas idle in every step.
 void check_batches(const ResolvedJob& plan);
 /// Refuses a section that keeps too few micro-batches: it would wait for a gradient that needs its next forward pass
@@ -24,6 +27,10 @@ void check_in_flight(const ResolvedJob& plan);
 void raise_in_flight(ResolvedJob& plan);
 /// Refuses a section that needs more devices than there are: stages, replicas and ranks are on separate devices.
 void check_devices(const ResolvedJob& plan, std::int64_t devices);
+/// Lets each stage s of P keep 2P - s micro-batches in flight, P more than it needs, if the job gives no number: it then
+/// goes on while samples of other sizes, or sections on its devices, hold up the others. On cores, and wherever
+/// memory_mib is given and suffices; with a note where it does not. Called after placement.
+void add_slack(ResolvedJob& plan, const JobTable& root);
 /// Checks the memory that the job assigns to a device of each section. Called after placement.
 void check_memory(const ResolvedJob& plan);
 /// Refuses settings that store or resume state if a section is on emulated devices, which train nothing.

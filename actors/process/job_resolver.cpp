@@ -126,6 +126,8 @@ class JobResolver {
   void read_stages();
   /// Gives a section the settings of the stage.
   void apply_stage(SectionConfig& config, const JobTable& settings) const;
+  /// Gives a section the devices of the section that its `devices` names.
+  void take_devices(SectionConfig& config, const JobTable& settings) const;
   [[nodiscard]] std::optional<std::string> tokenizer_of_weights() const;
   /// Returns the description of the data for a section's reading.
   [[nodiscard]] DataShape shape_in(Reading reading, const DataShape& own) const;
@@ -226,6 +228,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   const bool optimized = builder.role_ == Role::trained && role != Role::generator;
   const Training training = optimized ? Training::optimized : Training::none;
   planned.config = read_section(settings, builder.name_, builder.defaults_, training);
+  if (!planned.config.devices_of.empty()) take_devices(planned.config, settings);
   if (plan_.stage.given()) apply_stage(planned.config, settings);
   planned.factory = builder.factory_;
   if (!planned.factory) {
@@ -247,6 +250,36 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.max_in_flight = planned.config.max_in_flight;
   if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node));
   add_stages(planned, node, settings.has("max_in_flight"));
+}
+
+void JobResolver::take_devices(SectionConfig& config, const JobTable& settings) const {
+  std::vector<std::string> names;
+  for (const SectionBuilder& builder : composed_.builders) {
+    if (builder.role_ != Role::source && builder.name_ != config.name) names.push_back(builder.name_);
+  }
+  const auto found = std::ranges::find(composed_.builders, config.devices_of, &SectionBuilder::name_);
+  if (std::ranges::find(names, config.devices_of) == names.end()) {
+    const auto near = nearest_name(config.devices_of, names);
+    settings.fail("devices",
+                  "\"" + printable(config.devices_of) +
+                      "\" is neither a device nor another section; expected cpu:K, cuda:K or emulated:K, for "
+                      "example cpu:0, a single emulated, or a section" +
+                      (near ? "; did you mean \"" + *near + "\"?" : ""));
+  }
+  const Training training = found->role_ == Role::trained ? Training::optimized : Training::none;
+  const SectionConfig other = read_section(table(found->name_), found->name_, found->defaults_, training);
+  if (!other.devices_of.empty()) {
+    settings.fail("devices", "\"" + other.name + "\" uses the devices of " + other.devices_of + "; name the section " +
+                                 "that has them");
+  }
+  if (other.least > 0) {
+    settings.fail("devices", "the replicas of \"" + other.name + "\" move to processes that join; name devices");
+  }
+  if (!config.processes.empty()) {
+    settings.fail("processes", "the section is in the processes of \"" + other.name + "\", whose devices it uses; " +
+                                   "leave processes out");
+  }
+  config.devices = other.devices;
 }
 
 void JobResolver::read_back(const JobTable& generator, const std::string& name) {
@@ -402,7 +435,9 @@ ResolvedJob JobResolver::resolve() && {
   check_trained(plan_);
   check_predictions(plan_, composed_.document.root());
   check_frozen(plan_, composed_.document.root());
+  follow_devices(plan_, composed_.document.root());
   fit_defaults(plan_, composed_.document.root());
+  follow_devices(plan_, composed_.document.root());  // defaults may have changed the other section's replicas
   check_batches(plan_);
   check_in_flight(plan_);
   raise_in_flight(plan_);
@@ -414,6 +449,7 @@ ResolvedJob JobResolver::resolve() && {
   plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
   const auto limited = [](const PlannedSection& section) { return section.config.memory_mib > 0; };
   if (std::ranges::any_of(plan_.sections, limited)) add_pass_bytes(plan_);
+  add_slack(plan_, composed_.document.root());
   check_memory(plan_);
   check_placements(plan_);
   check_shadows(plan_);
@@ -580,6 +616,7 @@ void JobResolver::place_sections() {
   for (const PlannedSection& section : plan_.sections) {
     request.devices.push_back(section.config.devices);
     request.processes_of.push_back(section.config.processes);
+    request.devices_of.push_back(section.config.devices_of);
   }
   plan_.places = place(plan_.graph, request);
 }

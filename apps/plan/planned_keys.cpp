@@ -96,6 +96,10 @@ ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& vari
     if (!job.graph.node(first).trained()) free.erase("zero");
     if (job.settings.contains(section + ".micro_batch_tokens")) free.erase("micro_batch");  // it follows the tokens
     const SectionConfig& config = job.sections[first.value()].config;
+    if (!config.devices_of.empty() && !free.contains("devices")) {
+      throw JobError(section + ".devices: \"" + config.devices_of +
+                     "\": plan chooses the devices, shared ones too; leave the key out, or name it with --vary");
+    }
     given_[section] = {config.replicas, config.tensor, config.context,
                        config.pipeline, config.zero,   config.micro_batch};
     some = some || !free.empty();

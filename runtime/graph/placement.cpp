@@ -140,6 +140,33 @@ class Placer {
   Placer(const PlacementRequest& request, std::int64_t first_rank)
       : request_(request), hosts_(request), first_rank_(first_rank) {}
 
+  /// Places a section on the devices of another, which has been placed (PL-6).
+  [[nodiscard]] std::vector<ReplicaPlacement> on_devices(SectionId id, const GraphNode& node,
+                                                         const std::vector<const ReplicaPlacement*>& others) {
+    std::vector<std::pair<const ReplicaPlacement*, DeviceId>> ranks;
+    for (const ReplicaPlacement* other : others) {
+      for (const DeviceId& device : other->devices) ranks.emplace_back(other, device);
+    }
+    std::vector<ReplicaPlacement> places;
+    for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
+      const auto all = static_cast<std::size_t>(node.layout.ranks());
+      const auto own = std::span(ranks).subspan((replica * node.stages + node.stage) * all, all);
+      const ReplicaPlacement& first = *own.front().first;
+      ReplicaPlacement place{id, ReplicaIndex(replica), first.process, {}, first.host};
+      for (const auto& [other, device] : own) {
+        place.devices.push_back(device);
+        if (other->process == first.process) continue;
+        throw JobError(node.section_name() + ".devices: replica " + std::to_string(replica) +
+                       " would be in processes " + std::to_string(first.process.value()) + " and " +
+                       std::to_string(other->process.value()) + ", as the devices of " +
+                       request_.devices_of[id.value()] +
+                       " are; a replica is in one process: use fewer devices for each (tensor, context)");
+      }
+      places.push_back(std::move(place));
+    }
+    return places;
+  }
+
   [[nodiscard]] std::vector<ReplicaPlacement> section(SectionId id, const GraphNode& node) {
     if (node.role == Role::source) return {{id, ReplicaIndex(0), ProcessId(0), {DeviceId()}, hosts_.of(0)}};
     const std::vector<DeviceId>& wanted = request_.devices[id.value()];
@@ -288,12 +315,24 @@ std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRe
   for (const GraphNode& node : graph.nodes()) computing += node.role == Role::source ? 0 : node.placed();
   const std::int64_t first_rank = request.processes > computing ? 1 : 0;  // PL-2
   Placer placer(request, first_rank);
-  std::vector<ReplicaPlacement> places;
-  for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
-    for (ReplicaPlacement& place : placer.section(SectionId(index), graph.nodes()[index])) {
-      places.push_back(std::move(place));
-    }
+  const auto other_of = [&](std::size_t index) {
+    return index < request.devices_of.size() ? request.devices_of[index] : std::string();
+  };
+  std::vector<std::vector<ReplicaPlacement>> by_section(graph.nodes().size());
+  for (std::uint32_t index = 0; index < by_section.size(); ++index) {
+    if (other_of(index).empty()) by_section[index] = placer.section(SectionId(index), graph.nodes()[index]);
   }
+  for (std::uint32_t index = 0; index < by_section.size(); ++index) {
+    if (other_of(index).empty()) continue;
+    std::vector<const ReplicaPlacement*> others;  // by replica, then stage
+    const std::vector<SectionId> stages = graph.stages_of(other_of(index));
+    for (std::size_t replica = 0; replica < static_cast<std::size_t>(graph.node(stages.front()).placed()); ++replica) {
+      for (const SectionId stage : stages) others.push_back(&by_section[stage.value()][replica]);
+    }
+    by_section[index] = placer.on_devices(SectionId(index), graph.nodes()[index], others);
+  }
+  std::vector<ReplicaPlacement> places;
+  for (std::vector<ReplicaPlacement>& section : by_section) std::ranges::move(section, std::back_inserter(places));
   return places;
 }
 

@@ -9,6 +9,8 @@
 //       replica shares process and devices with one of them, in turn.
 // PL-5 (numbered emulated devices): replicas of any sections may share one, ranks of one replica may not. It is in a
 //       single process: a replica that names no process is in its devices' process.
+// PL-6 (another section's devices): a section may be on all devices of another section, in their order (replica, stage,
+//       rank) and in their processes.
 #pragma once
 
 #include <string>
@@ -49,6 +51,7 @@ struct PlacementRequest {
   std::vector<std::vector<DeviceId>> devices;  ///< per section: replica by replica, by rank; empty: automatic; one
                                                ///< emulated without a number: a device for each rank
   std::vector<std::vector<std::int64_t>> processes_of;  ///< per section: by replica; empty: in turn; may be shorter
+  std::vector<std::string> devices_of;  ///< per section: the section whose devices it uses; empty: none; may be shorter
 };
 
 /// Devices that a section needs.
@@ -66,7 +69,8 @@ struct Degrees {
 
 /// Returns all replicas in order of section and replica. Throws JobError for: a device that is neither core, GPU nor
 /// emulated, a missing core or CUDA device, two ranks of a section on the same device, more ranks than devices, a
-/// missing process, a named process whose host lacks a device for the replica, or an emulated device in two processes.
+/// missing process, a named process whose host lacks a device for the replica, an emulated device in two processes, or a
+/// replica that would be in two processes on another section's devices.
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

@@ -239,6 +239,7 @@ struct SectionConfig {
   std::vector<DeviceId> devices;        ///< a device per replica, stage and rank (context-major): cores and GPUs, or
                                         ///< numbered emulated devices; a single emulated device without a number: one
                                         ///< per rank; empty: placed automatically
+  std::string devices_of;               ///< the section whose devices it uses, all of them; empty: none
   std::vector<std::int64_t> processes;  ///< a process per replica and stage; empty: in turn
   DType precision = DType::f32;         ///< arithmetic type; master weights are always fp32
   std::string weights;                  ///< Hugging Face folder to start from; empty: random

@@ -21,6 +21,12 @@ std::string setting(std::string_view key, std::int64_t value) {
   return std::string(key) + " = " + std::to_string(value);
 }
 
+/// Returns whether `devices` names a section in place of devices: a single name that no device could have.
+bool names_section(const std::vector<std::string>& names) {
+  if (names.size() != 1 || names.front().empty()) return false;
+  return names.front() != text_of({DeviceId::Kind::emulated}) && names.front().find(':') == std::string::npos;
+}
+
 /// Returns the devices with these names; the placement checks whether they exist. A single "emulated" is without
 /// number.
 std::vector<DeviceId> devices_named(const JobTable& section, const std::vector<std::string>& names) {
@@ -193,10 +199,12 @@ void read_micro_batches(const JobTable& section, SectionConfig& out) {
   out.micro_batch_tokens =
       section.integer("micro_batch_tokens", out.micro_batch_tokens, {.min = 0, .max = most_counted},
                       {"tokens of a pass at most, patches in a vision section; 0: no limit", "tokens"});
-  out.max_in_flight = section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots},
-                                      {"micro-batches between forward and backward per replica; by default, a pipeline "
-                                       "stage has at least one for itself and one for each later stage",
-                                       "micro-batches"});
+  out.max_in_flight =
+      section.integer("max_in_flight", out.max_in_flight, {.min = 1, .max = most_slots},
+                      {"micro-batches between forward and backward per replica; by default, stage s of a "
+                       "pipeline of P has 2 P - s on cores and where memory_mib suffices, else P - s, "
+                       "and at least 2",
+                       "micro-batches"});
 }
 
 void read_weights(const JobTable& section, SectionConfig& out) {
@@ -263,8 +271,13 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
       "devices", texts_of(out.devices),
       {"cpu:K or cuda:K, in the order of replica, stage, context part, tensor part; emulated:K: emulated devices, with "
        "timed waits as passes, on which sections and replicas take turns; a single \"emulated\": a device per rank; "
-       "empty: placed automatically"});
-  out.devices = devices_named(section, devices);
+       "the name of a section: all devices of that section, with as many replicas; empty: placed automatically"});
+  if (names_section(devices)) {
+    out.devices_of = devices.front();
+    out.devices.clear();
+  } else {
+    out.devices = devices_named(section, devices);
+  }
   const bool counted = section.has("replicas") || (out.emulated() && !out.devices[0].numbered);
   if (!counted) out.replicas = replicas_named(out.devices.size(), out.devices_of_replica(), out.replicas);
   out.precision = read_precision(section, out.precision);

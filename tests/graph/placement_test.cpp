@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/graph/placement.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <map>
 #include <set>
@@ -49,6 +49,79 @@ TEST(Placement, every_replica_of_an_emulated_section_has_a_device_of_its_own_how
   }
   EXPECT_EQ(devices.size(), 40u);
   EXPECT_EQ(devices.count("emulated:teacher/39"), 1u);
+}
+
+/// Returns a source, an encoder, and an llm of two stages with two ranks each.
+SectionGraph encoder_and_stages(std::int64_t encoders, std::int64_t replicas) {
+  SectionGraph graph;
+  const auto add = [&](const char* name, Role role, std::int64_t of_section, std::int64_t stage = -1) {
+    GraphNode node;
+    node.name = name;
+    node.role = role;
+    node.replicas = of_section;
+    if (stage >= 0) {
+      node.section = "llm";
+      node.stage = stage;
+      node.stages = 2;
+      node.layout = {2, 1};
+    }
+    graph.add(node);
+  };
+  add("data", Role::source, 1);
+  add("vision", Role::trained, encoders);
+  add("llm.stage0", Role::trained, replicas, 0);
+  add("llm.stage1", Role::trained, replicas, 1);
+  return graph;
+}
+
+std::vector<std::string> places_of(const std::vector<ReplicaPlacement>& places, SectionId section) {
+  std::vector<std::string> found;
+  for (const ReplicaPlacement& place : places) {
+    if (place.section != section) continue;
+    std::string text = std::to_string(place.process.value()) + ":";
+    for (const DeviceId& device : place.devices) text += " " + text_of(device);
+    found.push_back(text);
+  }
+  return found;
+}
+
+TEST(Placement, a_section_is_on_all_devices_of_another_in_their_processes) {  // PL-6
+  using ::testing::ElementsAre;
+  PlacementRequest request = request_of(3, 8);
+  request.devices.resize(4);
+  request.devices_of = {"", "llm"};
+  const auto placed = place(encoder_and_stages(8, 2), request);
+  EXPECT_THAT(places_of(placed, SectionId(2)), ElementsAre("0: cpu:0 cpu:1", "1: cpu:2 cpu:3"));
+  EXPECT_THAT(places_of(placed, SectionId(3)), ElementsAre("2: cpu:4 cpu:5", "0: cpu:6 cpu:7"));
+  EXPECT_THAT(places_of(placed, SectionId(1)), ElementsAre("0: cpu:0", "0: cpu:1", "2: cpu:4", "2: cpu:5", "1: cpu:2",
+                                                           "1: cpu:3", "0: cpu:6", "0: cpu:7"));
+  request.devices[2] = devices_of({"cpu:3", "cpu:2"});
+  request.devices[3] = devices_of({"cpu:5", "cpu:7"});
+  request.processes_of = {{}, {}, {1}, {2}};
+  EXPECT_THAT(places_of(place(encoder_and_stages(4, 1), request), SectionId(1)),
+              ElementsAre("1: cpu:3", "1: cpu:2", "2: cpu:5", "2: cpu:7"));
+}
+
+TEST(Placement, a_replica_on_the_devices_of_two_processes_is_refused) {  // PL-6
+  PlacementRequest request = request_of(3, 8);
+  request.devices.resize(4);
+  request.devices_of = {"", "llm"};
+  SectionGraph graph = encoder_and_stages(1, 1);
+  GraphNode wide;
+  wide.name = "wide";
+  wide.layout = {2, 2};
+  graph.add(wide);
+  request.devices.resize(5);
+  request.devices_of = {"", "", "", "", "llm"};
+  try {
+    (void)place(graph, request);
+    ADD_FAILURE() << "placed";
+  } catch (const JobError& refusal) {
+    EXPECT_STREQ(
+        refusal.what(),
+        "wide.devices: replica 0 would be in processes 1 and 2, as the devices of llm are; a replica is in one "
+        "process: use fewer devices for each (tensor, context)");
+  }
 }
 
 TEST(Placement, every_rank_of_an_emulated_section_has_a_device_of_its_own) {
