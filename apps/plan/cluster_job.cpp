@@ -23,7 +23,10 @@ std::string speed_text(double speed) {
 }  // namespace
 
 ClusterJob::ClusterJob(LayoutCatalogue::Resolve resolve_job, DescribedCluster described, ClusterPlannerOptions given)
-    : resolve(std::move(resolve_job)),
+    : resolve([resolve_job = std::move(resolve_job), further = given.settings](std::vector<std::string> settings) {
+        settings.insert(settings.begin(), further.begin(), further.end());
+        return resolve_job(settings);
+      }),
       cluster(std::move(described)),
       options(std::move(given)),
       base(resolve({})),
@@ -112,7 +115,7 @@ std::vector<std::string> ClusterJob::rehearsed_settings(const ClusterLayouts& la
 
 std::vector<std::string> ClusterJob::placed_settings(const ClusterLayouts& layouts, const PlannedRunKeys& run) const {
   const ClusterPlaces places(cluster, layouts);
-  std::vector<std::string> settings;
+  std::vector<std::string> settings = options.settings;
   for (const std::string& section : keys.sections()) {
     const auto more = keys.settings(section, layouts.at(section).layout, places.cuda_devices(section));
     settings.insert(settings.end(), more.begin(), more.end());

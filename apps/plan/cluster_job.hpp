@@ -21,6 +21,7 @@ struct ClusterPlannerOptions {
   bool cheapest = false;                 ///< minimizes a step's cost instead of its time; every pool needs a price
   double most_per_hour = infinite;       ///< price of all hosts
   std::set<std::string> planned_speeds;  ///< sections whose `speed` is from an earlier plan, and may change
+  std::vector<std::string> settings;     ///< further settings of every layout: "student.recompute=\"layers\""
 };
 
 /// Keys of the run that are chosen along with layouts.

@@ -34,7 +34,7 @@ std::optional<ClusterLayout> ClusterLanes::on(const ClusterLane& lane, std::int6
   on.resting_bytes = lane.resting_bytes + state;
   on.pass_bytes = lane.pass_bytes;
   if (on.bytes > catalogue_->most_bytes(lane.pool)) return std::nullopt;
-  const double exchange = 2 * catalogue_->prices(lane.pool).exchange_ms(lane.gradient_bytes, replicas);
+  const double exchange = 2 * catalogue_->prices(lane.pool).exchange_ms(lane.gradient_bytes, replicas, lane.devices());
   const double end = lane.end_ms + exchange + lane.optimizer_ms / (shards ? members : 1);
   const std::int64_t rounds = (lane.batches + replicas - 1) / replicas;  // of the replica with most micro-batches
   const double passes = std::max(lane.work_ms / members, static_cast<double>(rounds) * lane.shortest_ms);

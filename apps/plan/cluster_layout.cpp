@@ -43,6 +43,7 @@ double busiest_ms(const ClusterLayouts& layouts, const std::string& section, dou
 
 DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const PoolShare> shares) {
   DescribedPool ring = cluster.pools[shares.front().pool];
+  if (shares.size() == 1) return DescribedPrices(std::move(ring));
   ring.network = {infinite, 0};
   ring.devices_of_host = 1;
   const auto pass = [&](const DescribedLink& link, std::int64_t devices_of_host) {
@@ -53,7 +54,7 @@ DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const
   for (const PoolShare& share : shares) {
     const DescribedPool& pool = cluster.pools[share.pool];
     pass(pool.network, pool.devices_of_host);
-    if (shares.size() > 1 && cluster.between) pass(*cluster.between, pool.devices_of_host);
+    if (cluster.between) pass(*cluster.between, pool.devices_of_host);
   }
   return DescribedPrices(std::move(ring));
 }

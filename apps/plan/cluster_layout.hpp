@@ -56,7 +56,8 @@ using ClusterLayouts = std::map<std::string, ClusterLayout>;  // by section
 /// No step and no rehearsal takes less.
 [[nodiscard]] double busiest_ms(const ClusterLayouts& layouts, const std::string& section = {}, double longer = 1);
 
-/// Returns the prices of exchanges between replicas on these pools, which the slowest network between them limits.
+/// Returns the prices of exchanges between replicas on these pools. If there are several, the slowest network between
+/// them limits a ring, and no two replicas count as on the same host.
 [[nodiscard]] DescribedPrices exchange_prices(const DescribedCluster& cluster, std::span<const PoolShare> shares);
 
 }  // namespace maestro

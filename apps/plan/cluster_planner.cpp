@@ -61,6 +61,25 @@ std::optional<ClusterLayouts> grown(const ClusterJob& job, const ClusterLanes& l
   return grown;
 }
 
+struct SectionNeed {
+  double bytes = infinite;  // on each device
+  std::int64_t devices = 0;
+};
+
+/// Returns the layout of a section that needs the least memory on a device, however much that is.
+SectionNeed least_need(const LayoutCatalogue& catalogue, const std::string& section) {
+  SectionNeed least;
+  const bool shards = catalogue.zero_choices(section).back();
+  for (const ClusterLane& lane : catalogue.of(section)) {
+    const std::int64_t most = std::min(catalogue.cluster().pools[lane.pool].devices() / lane.devices(), lane.batches);
+    const std::int64_t replicas =
+        std::max<std::int64_t>(catalogue.given_replicas(section).value_or(shards ? most : 1), 1);
+    const double bytes = lane.other_bytes + lane.state_bytes / static_cast<double>(shards ? replicas : 1);
+    if (bytes < least.bytes) least = {bytes, lane.devices() * replicas};
+  }
+  return least;
+}
+
 }  // namespace
 
 ClusterPlanner::ClusterPlanner(Resolve resolve, DescribedCluster cluster, ClusterPlannerOptions options)
@@ -160,12 +179,24 @@ double ClusterPlanner::grow_until_hidden(LayoutTrial& best, const ClusterLanes& 
 }
 
 void ClusterPlanner::fail_as_too_small() const {
+  constexpr double gib = 1 << 30;
+  const auto text = [](double bytes) {
+    const std::string tenths = std::to_string(std::ceil(bytes / gib * 10) / 10);
+    return tenths.substr(0, tenths.find('.') + 2) + " GiB";
+  };
   double memory = 0;
   for (const DescribedPool& pool : job_.cluster.pools) memory = std::max(memory, pool.memory_bytes);
-  throw JobError("the " + std::to_string(job_.cluster.devices()) + " devices of " + printable(job_.cluster.name) +
-                 " are too few, or their memory of " + std::to_string(std::llround(memory / (1 << 30))) +
-                 " GiB is too small" + (job_.options.most_per_hour < infinite ? ", or the budget is too low" : "") +
-                 ", for the job's sections");
+  std::string needs;
+  for (const std::string& section : job_.keys.sections()) {
+    const SectionNeed need = least_need(catalogue_, section);
+    needs += (needs.empty() ? "" : ", ") + section + " " + text(need.bytes) + " on each of " +
+             std::to_string(need.devices) + (need.devices == 1 ? " device" : " devices");
+  }
+  throw ClusterTooSmall(
+      "the " + std::to_string(job_.cluster.devices()) + " devices of " + printable(job_.cluster.name) +
+      " are too few, or their memory of " + text(memory) + ", of which plans take " +
+      std::to_string(std::lround(job_.options.headroom * 100)) + "%, is too small" +
+      (job_.options.most_per_hour < infinite ? ", or the budget is too low" : "") + "; the smallest needs: " + needs);
 }
 
 LayoutTrial ClusterPlanner::best_of_all(const Divisions& divisions, Rivals& rivals, ClusterChoice& chosen) {

@@ -60,6 +60,12 @@ struct ClusterCell {
   std::vector<std::string> settings;
 };
 
+/// No layouts fit the devices and their memory.
+class ClusterTooSmall : public JobError {
+ public:
+  using JobError::JobError;
+};
+
 /// Not thread-safe.
 class ClusterPlanner {
  public:
@@ -70,7 +76,7 @@ class ClusterPlanner {
   ClusterPlanner(const ClusterPlanner&) = delete;  // parts refer to each other
   ClusterPlanner& operator=(const ClusterPlanner&) = delete;
 
-  /// Throws JobError if the cluster is too small, or the price too low.
+  /// Throws ClusterTooSmall, with the section that needs the most memory, also if the price is too low.
   [[nodiscard]] ClusterChoice choose();
   /// Returns cells for 1, 2, 4, ... and all devices of each kind's largest pool. Omits counts that are too small, or no
   /// faster than a smaller count.

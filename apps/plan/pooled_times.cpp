@@ -52,8 +52,9 @@ double PooledTimes::action_ms(SectionId section, StepAction action) const {
   for (const PoolShare& share : shares) {
     double ms = times_[share.pool].action(section, action);
     if (bridged) {
-      const double ring_ms = exchange_prices(*cluster_, shares).exchange_ms(bytes, node.replicas);
-      const double own_ms = exchange_prices(*cluster_, {&share, 1}).exchange_ms(bytes, node.replicas);
+      const std::int64_t devices = node.stages * node.layout.ranks();
+      const double ring_ms = exchange_prices(*cluster_, shares).exchange_ms(bytes, node.replicas, devices);
+      const double own_ms = exchange_prices(*cluster_, {&share, 1}).exchange_ms(bytes, node.replicas, devices);
       ms += (action == StepAction::sum ? 2 : 1) * (ring_ms - own_ms);  // there and back
     }
     most_ms = std::max(most_ms, ms);

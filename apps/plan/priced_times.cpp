@@ -145,7 +145,8 @@ double PricedTimes::priced_action(SectionId section, StepAction action, PriceSou
   const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
   const double shard = gradients / replicas;
   // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
-  const double sent = prices_->exchange_ms(sizeof(float) * gradients, node.replicas) + 2 * hop_ms_;
+  const double sent =
+      prices_->exchange_ms(sizeof(float) * gradients, node.replicas, node.stages * node.layout.ranks()) + 2 * hop_ms_;
   const double summed = (replicas - 1) * moved(shard, sources) + sent;
   const double copied = moved(gradients - shard, sources) + sent;
   switch (action) {

@@ -89,8 +89,8 @@ std::optional<ClusterLayout> across(const LayoutCatalogue& catalogue, const std:
     on.pass_bytes = std::max(on.pass_bytes, lane->pass_bytes);
     if (on.bytes > catalogue.most_bytes(lane->pool)) return std::nullopt;
   }
-  on.bound_ms =
-      on.work_ms + 2 * exchange_prices(catalogue.cluster(), on.shares()).exchange_ms(first.gradient_bytes, replicas);
+  on.bound_ms = on.work_ms + 2 * exchange_prices(catalogue.cluster(), on.shares())
+                                     .exchange_ms(first.gradient_bytes, replicas, first.devices());
   return on.bound_ms <= most_ms ? std::optional(on) : std::nullopt;
 }
 

@@ -69,7 +69,7 @@ double CallPrices::ms(const OperatorCall& call, PriceSources& sources) const {
   return rate * work;
 }
 
-double CallPrices::exchange_ms(double bytes, std::int64_t replicas) const {
+double CallPrices::exchange_ms(double bytes, std::int64_t replicas, std::int64_t /*devices*/) const {
   if (!own_memory_ || replicas == 1) return 0;
   double sum = 0;
   PriceSources unused;

@@ -41,8 +41,11 @@ class CallPricing {
   /// Returns the runtime's milliseconds around a call.
   [[nodiscard]] virtual double glue_ms() const = 0;
   /// Returns the milliseconds in which each replica of a section sends its part of `bytes` to all others once; 0 if
-  /// they share memory.
-  [[nodiscard]] virtual double exchange_ms(double /*bytes*/, std::int64_t /*replicas*/) const { return 0; }
+  /// they share memory. `devices`: a replica's devices, all stages included.
+  [[nodiscard]] virtual double exchange_ms(double /*bytes*/, std::int64_t /*replicas*/,
+                                           std::int64_t /*devices*/) const {
+    return 0;
+  }
   /// Returns the milliseconds of a tensor's transfer to a section on other devices; 0 if they share memory.
   [[nodiscard]] virtual double write_ms(double /*bytes*/) const { return 0; }
   /// Returns whether the devices have separate memories.
@@ -65,7 +68,7 @@ class CallPrices final : public CallPricing {
   /// Returns the median of added milliseconds per call; 0 if none were added.
   [[nodiscard]] double glue_ms() const override;
   /// Returns half the cost of a reduce_scatter and an all_gather if the memories are separate.
-  [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas) const override;
+  [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas, std::int64_t devices) const override;
   [[nodiscard]] bool own_memory() const override { return own_memory_; }
 
   /// Returns every measured call with its cost, in order.

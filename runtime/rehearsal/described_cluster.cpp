@@ -144,10 +144,14 @@ double DescribedPrices::ms(const OperatorCall& call, PriceSources& sources) cons
   return ms;
 }
 
-double DescribedPrices::exchange_ms(double bytes, std::int64_t replicas) const {
+double DescribedPrices::exchange_ms(double bytes, std::int64_t replicas, std::int64_t devices) const {
   if (replicas < 2) return 0;
   const auto members = static_cast<double>(replicas);
-  return (members - 1) / members * bytes / network_bytes_per_ms() + pool_.network.latency_ms;
+  const std::int64_t near = std::max<std::int64_t>(pool_.devices_of_host / devices, 1);  // replicas of a host
+  const double sent = (members - 1) / members * bytes;
+  if (replicas <= near) return sent / pool_.inside.bytes_per_ms + pool_.inside.latency_ms;
+  const double between = network_bytes_per_ms() * static_cast<double>(near);
+  return sent / std::min(pool_.inside.bytes_per_ms, between) + pool_.network.latency_ms;
 }
 
 double DescribedPrices::write_ms(double bytes) const {

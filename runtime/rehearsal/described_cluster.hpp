@@ -65,8 +65,10 @@ class DescribedPrices final : public CallPricing {
   /// Returns the milliseconds of a call; all count as estimated.
   [[nodiscard]] double ms(const OperatorCall& call, PriceSources& sources) const override;
   [[nodiscard]] double glue_ms() const override { return 0; }
-  /// Returns the time of a ring over hosts: each device uses a part of its host's network.
-  [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas) const override;
+  /// Returns the time of a ring over the replicas' equal ranks, replicas in a row on the hosts. Inside a host it takes
+  /// the devices' connection. Between hosts it takes the rings' equal parts of a host's network: as many rings pass
+  /// there as a replica has devices.
+  [[nodiscard]] double exchange_ms(double bytes, std::int64_t replicas, std::int64_t devices) const override;
   [[nodiscard]] double write_ms(double bytes) const override;
 
  private:

@@ -157,23 +157,23 @@ class ClusterPlan(SystemTest):
 
     def test_replicas_on_two_kinds_have_a_speed_each(self):
         text = self.plan(JOBS["distillation"], CLUSTERS["two kinds"], "--out", "mixed.toml", "--page", "plan.html")
-        self.assertRegex(text, r"\nteacher +4 a \+ 8 b +")
-        self.assertRegex(text, r"teacher\.speed=\[4 x 1\.000, 8 x 0\.\d{3}\]")
-        self.assertIn("4 a + 8 b", (self.folder / "plan.html").read_text())
+        self.assertRegex(text, r"\nteacher +4 a \+ 12 b +")
+        self.assertRegex(text, r"teacher\.speed=\[2 x 0\.\d{3}, 6 x 0\.\d{3}\]")
+        self.assertIn("4 a + 12 b", (self.folder / "plan.html").read_text())
         answer = json.loads(self.plan(JOBS["distillation"], CLUSTERS["two kinds"], "--json"))
         self.assertEqual(answer["sections"]["teacher"]["parts"],
-                         [{"pool": "a", "replicas": 4}, {"pool": "b", "replicas": 8}])
+                         [{"pool": "a", "replicas": 2}, {"pool": "b", "replicas": 6}])
         self.assertLess(answer["step_ms"], answer["front"][0]["bound_ms"])  # one kind per section
         teacher = tomllib.loads((self.folder / "mixed.toml").read_text())["teacher"]
-        self.assertEqual((len(teacher["speed"]), len(teacher["devices"]), teacher["replicas"]), (12, 12, 12))
-        self.assertEqual([process < 2 for process in teacher["processes"]], [True] * 4 + [False] * 8)
+        self.assertEqual((len(teacher["speed"]), len(teacher["devices"]), teacher["replicas"]), (8, 16, 8))
+        self.assertEqual([process < 2 for process in teacher["processes"]], [True] * 4 + [False] * 12)
         emulated = [part for name in ("teacher", "student", "plain")
                     for part in ("--set", f'{name}.devices=["emulated"]', "--set", f"{name}.processes=[]")]
         checked = self.call("check", "mixed.toml", *emulated)
         self.assertEqual(checked.status, 0, checked.describe())  # LS-1
         checked = self.call("check", "mixed.toml", *emulated, "--set", "teacher.replicas=3")
         self.assertEqual(checked.status, 2, checked.describe())
-        self.assertRegex(checked.error_lines()[0], r"teacher\.speed: names 12 speeds for replicas = 3")
+        self.assertRegex(checked.error_lines()[0], r"teacher\.speed: names 8 speeds for replicas = 3")
         (self.folder / "cluster.toml").write_text(job_text(CLUSTERS["two"]))
         again = self.call("plan", "mixed.toml", "--cluster", "cluster.toml", "--vary", "all", "--out", "new.toml")
         self.assertEqual(again.status, 0, again.describe())

@@ -125,7 +125,7 @@ class Exhaustive {
       rate += part;
       step = std::max(step, times_[share.pool].step_ms);
     }
-    const double exchange = 2 * exchange_prices(cluster_, shares).exchange_ms(gradient_bytes_, fast + slow);
+    const double exchange = 2 * exchange_prices(cluster_, shares).exchange_ms(gradient_bytes_, fast + slow, 1);
     double& best = shares.size() > 1 ? of_both_ms : of_one_pool_ms;
     best = std::min(best, passes_ms + end / rate + step + exchange);
   }

@@ -78,11 +78,11 @@ TEST(CallPrices, gpus_exchange_gradients_by_the_groups_that_were_measured) {
     prices.add({group, DType::f32, {4000, 2}, 0, 4000}, ms);
     prices.add({group, DType::f32, {4000, 4}, 0, 4000}, 2 * ms);
   }
-  EXPECT_EQ(prices.exchange_ms(4000, 2), 0) << "CPUs share their memory";
+  EXPECT_EQ(prices.exchange_ms(4000, 2, 1), 0) << "CPUs share their memory";
   prices.set_own_memory();
-  EXPECT_EQ(prices.exchange_ms(4000, 2), 4);
-  EXPECT_EQ(prices.exchange_ms(4000, 4), 8);
-  EXPECT_EQ(prices.exchange_ms(4000, 1), 0);
+  EXPECT_EQ(prices.exchange_ms(4000, 2, 1), 4);
+  EXPECT_EQ(prices.exchange_ms(4000, 4, 1), 8);
+  EXPECT_EQ(prices.exchange_ms(4000, 1, 1), 0);
 }
 
 TEST(LeastPrices, a_call_is_bound_by_the_best_rates_of_work_and_of_memory) {

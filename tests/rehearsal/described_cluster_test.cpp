@@ -58,9 +58,24 @@ TEST(DescribedPrices, groups_of_one_rank_are_free_and_others_go_round_a_ring) { 
   DescribedPool slower = pool();
   slower.inside.bytes_per_ms /= 2;
   EXPECT_NEAR(price(slower, call("all_gather", 4)) - 0.03, 2 * (price(pool(), call("all_gather", 4)) - 0.03), 1e-12);
-  EXPECT_EQ(DescribedPrices(pool()).exchange_ms(1e6, 1), 0);
-  EXPECT_NEAR(DescribedPrices(pool()).exchange_ms(1e6, 4), 0.75 * 1e6 / 1e5 + 0.02, 1e-9);
+  EXPECT_EQ(DescribedPrices(pool()).exchange_ms(1e6, 1, 1), 0);
   EXPECT_NEAR(DescribedPrices(pool()).write_ms(1e6), 10.02, 1e-9);
+}
+
+TEST(DescribedPrices, replicas_of_a_host_exchange_inside_it_and_others_share_its_network) {
+  const DescribedPrices prices(pool());
+  const auto hosts = pool().devices_of_host;
+  ASSERT_GE(hosts, 2);
+  EXPECT_NEAR(prices.exchange_ms(1e6, hosts, 1),
+              (1 - 1.0 / static_cast<double>(hosts)) * 1e6 / pool().inside.bytes_per_ms + pool().inside.latency_ms,
+              1e-9);
+  const double of_device = pool().network.bytes_per_ms / static_cast<double>(hosts);
+  EXPECT_NEAR(prices.exchange_ms(1e6, 4, hosts), 0.75 * 1e6 / of_device + pool().network.latency_ms, 1e-9)
+      << "a replica has all devices of a host";
+  const double whole = std::min(pool().network.bytes_per_ms, pool().inside.bytes_per_ms);
+  EXPECT_NEAR(prices.exchange_ms(1e6, 4 * hosts, 1),
+              (1 - 0.25 / static_cast<double>(hosts)) * 1e6 / whole + pool().network.latency_ms, 1e-9)
+      << "a single ring passes between the hosts";
 }
 
 TEST(DescribedPrices, more_work_or_slower_devices_never_make_a_call_shorter) {  // DU-1

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -348,6 +349,53 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
   return options;
 }
 
+/// Returns the settings with which trained sections keep less between their passes, for an additional forward pass and
+/// the same bits: those that the job lacks and the sections can have.
+std::vector<std::string> recompute_settings(const LayoutCatalogue::Resolve& resolve) {
+  const ResolvedJob base = resolve({});
+  std::vector<std::string> settings;
+  for (const GraphNode& node : base.graph.nodes()) {
+    const std::string key = node.section_name() + ".recompute";
+    if (!node.runs_backward() || node.stage > 0 || base.settings.contains(key)) continue;
+    settings.push_back(key + "=\"layers\"");
+    try {
+      (void)resolve(settings);
+    } catch (const JobError&) {  // not every type of section computes again
+      settings.pop_back();
+    }
+  }
+  return settings;
+}
+
+/// Returns a planner and its choice; with settings that save memory if the job fits in no other way.
+std::pair<std::unique_ptr<ClusterPlanner>, ClusterChoice> choose(const LayoutCatalogue::Resolve& resolve,
+                                                                 const DescribedCluster& cluster,
+                                                                 ClusterPlannerOptions options, Console& console) {
+  const auto planned = [&] {
+    auto planner = std::make_unique<ClusterPlanner>(resolve, cluster, options);
+    ClusterChoice choice = planner->choose();
+    return std::pair(std::move(planner), std::move(choice));
+  };
+  try {
+    return planned();
+  } catch (const ClusterTooSmall& refusal) {
+    options.settings = recompute_settings(resolve);
+    const std::string less = "; less memory: moments = \"bf16\" in trained sections, or a smaller micro_batch";
+    if (options.settings.empty()) throw JobError(refusal.what() + less);
+    try {
+      auto made = planned();
+      for (const std::string& setting : options.settings) {
+        console.note("chosen    " + setting + ", as the memory of the devices is too small without");
+      }
+      return made;
+    } catch (const ClusterTooSmall& without) {
+      std::string with;
+      for (const std::string& setting : options.settings) with += (with.empty() ? "" : ", ") + setting;
+      throw JobError(without.what() + (", even with " + with) + less);
+    }
+  }
+}
+
 }  // namespace
 
 int plan_on_cluster(const PlanArguments& arguments, Console& console) {
@@ -359,12 +407,11 @@ int plan_on_cluster(const PlanArguments& arguments, Console& console) {
                    "] makes: a description of devices tells no time of a continuation; plan without --cluster");
   }
   const ClusterPlannerOptions options = options_of(arguments, job);
-  ClusterPlanner planner(
-      [&](const std::vector<std::string>& settings) {
-        return resolve_emulated(job, cluster, options.planned_speeds, settings);
-      },
-      cluster, options);
-  const ClusterChoice chosen = planner.choose();
+  const auto resolve = [&](const std::vector<std::string>& settings) {
+    return resolve_emulated(job, cluster, options.planned_speeds, settings);
+  };
+  const auto [chosen_by, chosen] = choose(resolve, cluster, options, console);
+  ClusterPlanner& planner = *chosen_by;
   if (arguments.json) {
     std::cout << json_of(chosen, cluster, planner.base()).dump(-1, ' ', false, Json::error_handler_t::replace)
               << std::endl;
