@@ -92,9 +92,10 @@ void follow_devices(ResolvedJob& plan, const JobTable& root) {
   for (std::uint32_t index = 0; index < plan.sections.size(); ++index) {
     SectionConfig& config = plan.sections[index].config;
     if (config.devices_of.empty()) continue;
-    const std::vector<SectionId> others = plan.graph.stages_of(config.devices_of);
-    const GraphNode& other = plan.graph.node(others.front());
-    const std::int64_t devices = std::ssize(others) * other.replicas * other.layout.ranks();
+    const SectionId first = plan.graph.stages_of(config.devices_of).front();
+    const GraphNode& other = plan.graph.node(first);
+    const std::int64_t pipeline = plan.sections[first.value()].config.pipeline;
+    const std::int64_t devices = pipeline * other.replicas * other.layout.ranks();
     const std::int64_t replicas = devices / config.devices_of_replica();
     const std::string of_other =
         "\"" + config.devices_of + "\" has " + std::to_string(devices) + (devices == 1 ? " device" : " devices");

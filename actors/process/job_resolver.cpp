@@ -14,6 +14,7 @@
 #include "actors/job/plan_checks.hpp"
 #include "actors/job/section_context.hpp"
 #include "actors/process/sample_cost.hpp"
+#include "actors/process/section_devices.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
 #include "runtime/job/job_reader.hpp"
@@ -28,16 +29,6 @@ namespace maestro {
 
 namespace {
 
-/// Returns the CUDA devices of a host. Looks for the driver only if a section names a CUDA device (DB-1). Hosts are
-/// assumed to be alike.
-CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
-  const bool named = std::ranges::any_of(sections, [&](const PlannedSection& section) {
-    return std::ranges::any_of(section.config.devices, &DeviceId::is_cuda);
-  });
-  if (!named) return {};
-  return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
-}
-
 DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef& largest) {
   DataShape shape;
   shape.sequence = largest.tokens;
@@ -47,27 +38,6 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   shape.marks = corpus.has_marks();
   shape.pictures = corpus.picture_grids();
   return shape;
-}
-
-/// Returns the processes of a stage by replica.
-std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::int64_t stage) {
-  std::vector<std::int64_t> processes;
-  for (auto at = static_cast<std::size_t>(stage); at < config.processes.size();
-       at += static_cast<std::size_t>(config.pipeline)) {
-    processes.push_back(config.processes[at]);
-  }
-  return processes;
-}
-
-/// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
-std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
-  if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has a separate one
-  std::vector<DeviceId> devices;
-  const std::int64_t ranks = config.tensor * config.context;
-  for (std::size_t at = 0; at < config.devices.size(); ++at) {
-    if (static_cast<std::int64_t>(at) / ranks % config.pipeline == stage) devices.push_back(config.devices[at]);
-  }
-  return devices;
 }
 
 /// Returns the section's stages that have the port; all stages if none has it, so that connecting reports an error.
@@ -147,7 +117,6 @@ class JobResolver {
   void connect(const PortRef& from, const PortRef& to);
   void connect_all();
   void set_costs();
-  void place_sections();
 
   Composition& composed_;
   ResolvedJob plan_;
@@ -248,38 +217,21 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.micro_batch = std::min(planned.config.micro_batch, std::max(plan_.train.global_batch, plan_.validation_samples));
   node.micro_batch_rows = planned.config.micro_batch_tokens;
   node.max_in_flight = planned.config.max_in_flight;
-  if (planned.config.pipeline == 1) return add_node(std::move(planned), std::move(node));
+  if (planned.config.stages() == 1) return add_node(std::move(planned), std::move(node));
   add_stages(planned, node, settings.has("max_in_flight"));
 }
 
 void JobResolver::take_devices(SectionConfig& config, const JobTable& settings) const {
-  std::vector<std::string> names;
-  for (const SectionBuilder& builder : composed_.builders) {
-    if (builder.role_ != Role::source && builder.name_ != config.name) names.push_back(builder.name_);
-  }
   const auto found = std::ranges::find(composed_.builders, config.devices_of, &SectionBuilder::name_);
-  if (std::ranges::find(names, config.devices_of) == names.end()) {
-    const auto near = nearest_name(config.devices_of, names);
-    settings.fail("devices",
-                  "\"" + printable(config.devices_of) +
-                      "\" is neither a device nor another section; expected cpu:K, cuda:K or emulated:K, for "
-                      "example cpu:0, a single emulated, or a section" +
-                      (near ? "; did you mean \"" + *near + "\"?" : ""));
+  if (found == composed_.builders.end() || found->role_ == Role::source || found->name_ == config.name) {
+    std::vector<std::string> names;
+    for (const SectionBuilder& builder : composed_.builders) {
+      if (builder.role_ != Role::source && builder.name_ != config.name) names.push_back(builder.name_);
+    }
+    refuse_devices_of(config, settings, names);
   }
   const Training training = found->role_ == Role::trained ? Training::optimized : Training::none;
-  const SectionConfig other = read_section(table(found->name_), found->name_, found->defaults_, training);
-  if (!other.devices_of.empty()) {
-    settings.fail("devices", "\"" + other.name + "\" uses the devices of " + other.devices_of + "; name the section " +
-                                 "that has them");
-  }
-  if (other.least > 0) {
-    settings.fail("devices", "the replicas of \"" + other.name + "\" move to processes that join; name devices");
-  }
-  if (!config.processes.empty()) {
-    settings.fail("processes", "the section is in the processes of \"" + other.name + "\", whose devices it uses; " +
-                                   "leave processes out");
-  }
-  config.devices = other.devices;
+  maestro::take_devices(config, settings, read_section(table(found->name_), found->name_, found->defaults_, training));
 }
 
 void JobResolver::read_back(const JobTable& generator, const std::string& name) {
@@ -330,36 +282,31 @@ void JobResolver::add_stages(const PlannedSection& section, const GraphNode& nod
   const std::unique_ptr<Section> whole = section.factory(meta_context(section, node));
   const LayerCosts costs = whole->layer_costs(shape_of(plan_.largest, node.reading));
   const auto layers = static_cast<std::int64_t>(costs.layers.size());
-  if (config.pipeline > std::max<std::int64_t>(layers, 1)) {
-    throw JobError(config.name + ".pipeline = " + std::to_string(config.pipeline) + ": " +
+  if (config.stages() > std::max<std::int64_t>(layers, 1)) {
+    const bool chunks = config.pipeline <= layers;  // which are too many
+    const std::int64_t fits = chunks ? layers / config.pipeline : layers;
+    const std::string key = chunks ? "chunks" : "pipeline";
+    throw JobError(config.name + "." + key + " = " + std::to_string(chunks ? config.chunks : config.pipeline) + ": " +
                    (layers == 0 ? "this section cannot be cut into stages; leave pipeline at 1"
-                                : "it has " + std::to_string(layers) +
-                                      " layers; nearest that fits: pipeline = " + std::to_string(layers)));
+                                : "it has " + std::to_string(layers) + " layers; nearest that fits: " + key + " = " +
+                                      std::to_string(fits)));
   }
-  std::set<std::pair<DeviceId, std::int64_t>> named;  // with their processes, if given
-  const auto ranks = static_cast<std::size_t>(config.tensor * config.context);
-  for (std::size_t at = 0; at < config.devices.size(); ++at) {
-    const DeviceId& device = config.devices[at];
-    const std::int64_t process = at / ranks < config.processes.size() ? config.processes[at / ranks] : 0;
-    if (device.kind == DeviceId::Kind::emulated || named.emplace(device, process).second) continue;  // PL-5
-    throw JobError(config.name + ".devices: \"" + text_of(device) +
-                   "\" is named twice; the stages and ranks of a section need devices of their own");
-  }
+  check_named_once(config);
   std::string cut;
   std::int64_t first = 0;
-  const std::vector<std::int64_t> sizes = cut_stages(costs.layers, costs.before, costs.after, config.pipeline);
-  for (std::int64_t stage = 0; stage < config.pipeline; ++stage) {
+  const std::vector<std::int64_t> sizes = cut_stages(costs.layers, costs.before, costs.after, config.stages());
+  for (std::int64_t stage = 0; stage < config.stages(); ++stage) {
     PlannedSection planned = section;
-    planned.stage = {stage, config.pipeline, first, sizes[static_cast<std::size_t>(stage)]};
+    planned.stage = {stage, config.stages(), first, sizes[static_cast<std::size_t>(stage)]};
     planned.config.devices = devices_of_stage(config, stage);
     planned.config.processes = processes_of_stage(config, stage);
     GraphNode part = node;
     part.name = node.name + ".stage" + std::to_string(stage);
     part.section = node.name;
     part.stage = stage;
-    part.stages = config.pipeline;
+    part.stages = config.stages();
     // 1F1B: a stage continues while its first micro-batch passes through the later stages.
-    if (!in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.pipeline - stage);
+    if (!in_flight_given) part.max_in_flight = std::max(part.max_in_flight, config.stages() - stage);
     first += planned.stage.layers;
     cut += (cut.empty() ? "" : ", ") + std::to_string(planned.stage.layers);
     add_node(std::move(planned), std::move(part));
@@ -443,7 +390,7 @@ ResolvedJob JobResolver::resolve() && {
   raise_in_flight(plan_);
   set_costs();
   check_emulated(plan_);
-  place_sections();
+  place_sections(plan_, composed_.options);
   check_cuda(plan_);
   plan_rollouts(plan_, composed_.document.root());
   plan_.program_bytes = rss_mb() * bytes_per_mb + bytes_of_start;
@@ -603,22 +550,6 @@ void JobResolver::set_costs() {
                [&] { cost = plan_.cost(SectionId(index), plan_.largest); });
     plan_.flops_per_token.push_back((cost.forward + cost.backward) / static_cast<double>(plan_.largest.tokens));
   }
-}
-
-void JobResolver::place_sections() {
-  const RunOptions& run = composed_.options;
-  PlacementRequest request;
-  request.processes = run.processes;
-  request.hosts = run.launch_info.place.hosts;
-  request.cores = cpu_devices_of(run);
-  request.cuda = cuda_devices(plan_.sections);
-  check_devices(plan_, (request.cores + request.cuda.of_host) * (request.hosts.back() + 1));
-  for (const PlannedSection& section : plan_.sections) {
-    request.devices.push_back(section.config.devices);
-    request.processes_of.push_back(section.config.processes);
-    request.devices_of.push_back(section.config.devices_of);
-  }
-  plan_.places = place(plan_.graph, request);
 }
 
 ResolvedJob resolve_job(Composition& composed) {

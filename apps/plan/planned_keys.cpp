@@ -96,6 +96,10 @@ ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& vari
     if (!job.graph.node(first).trained()) free.erase("zero");
     if (job.settings.contains(section + ".micro_batch_tokens")) free.erase("micro_batch");  // it follows the tokens
     const SectionConfig& config = job.sections[first.value()].config;
+    if (config.chunks > 1) {
+      throw JobError(section + ".chunks = " + std::to_string(config.chunks) +
+                     ": plan compares pipelines without chunks; leave the key out, and compare with maestro emulate");
+    }
     if (!config.devices_of.empty() && !free.contains("devices")) {
       throw JobError(section + ".devices: \"" + config.devices_of +
                      "\": plan chooses the devices, shared ones too; leave the key out, or name it with --vary");

@@ -141,7 +141,7 @@ class Placer {
       : request_(request), hosts_(request), first_rank_(first_rank) {}
 
   /// Places a section on the devices of another, which has been placed (PL-6).
-  [[nodiscard]] std::vector<ReplicaPlacement> on_devices(SectionId id, const GraphNode& node,
+  [[nodiscard]] std::vector<ReplicaPlacement> on_devices(SectionId id, const GraphNode& node, std::size_t pipeline,
                                                          const std::vector<const ReplicaPlacement*>& others) {
     std::vector<std::pair<const ReplicaPlacement*, DeviceId>> ranks;
     for (const ReplicaPlacement* other : others) {
@@ -150,7 +150,7 @@ class Placer {
     std::vector<ReplicaPlacement> places;
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const auto all = static_cast<std::size_t>(node.layout.ranks());
-      const auto own = std::span(ranks).subspan((replica * node.stages + node.stage) * all, all);
+      const auto own = std::span(ranks).subspan((replica * pipeline + static_cast<std::size_t>(node.stage)) * all, all);
       const ReplicaPlacement& first = *own.front().first;
       ReplicaPlacement place{id, ReplicaIndex(replica), first.process, {}, first.host};
       for (const auto& [other, device] : own) {
@@ -319,17 +319,31 @@ std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRe
     return index < request.devices_of.size() ? request.devices_of[index] : std::string();
   };
   std::vector<std::vector<ReplicaPlacement>> by_section(graph.nodes().size());
+  const auto first_chunks = [&](const std::string& section) {  // whose devices count
+    std::vector<SectionId> stages = graph.stages_of(section);
+    std::erase_if(stages, [&](SectionId stage) { return request.chunk_of.contains(stage); });
+    return stages;
+  };
+  const auto as_chunk = [&](std::uint32_t index) {  // PL-7
+    const auto chunk = request.chunk_of.find(SectionId(index));
+    if (chunk == request.chunk_of.end()) return false;
+    by_section[index] = by_section[chunk->second.value()];
+    for (ReplicaPlacement& place : by_section[index]) place.section = SectionId(index);
+    return true;
+  };
   for (std::uint32_t index = 0; index < by_section.size(); ++index) {
-    if (other_of(index).empty()) by_section[index] = placer.section(SectionId(index), graph.nodes()[index]);
+    if (!other_of(index).empty() || as_chunk(index)) continue;
+    by_section[index] = placer.section(SectionId(index), graph.nodes()[index]);
   }
   for (std::uint32_t index = 0; index < by_section.size(); ++index) {
-    if (other_of(index).empty()) continue;
+    if (other_of(index).empty() || as_chunk(index)) continue;
     std::vector<const ReplicaPlacement*> others;  // by replica, then stage
-    const std::vector<SectionId> stages = graph.stages_of(other_of(index));
+    const std::vector<SectionId> stages = first_chunks(other_of(index));
     for (std::size_t replica = 0; replica < static_cast<std::size_t>(graph.node(stages.front()).placed()); ++replica) {
       for (const SectionId stage : stages) others.push_back(&by_section[stage.value()][replica]);
     }
-    by_section[index] = placer.on_devices(SectionId(index), graph.nodes()[index], others);
+    by_section[index] = placer.on_devices(SectionId(index), graph.nodes()[index],
+                                          first_chunks(graph.nodes()[index].section_name()).size(), others);
   }
   std::vector<ReplicaPlacement> places;
   for (std::vector<ReplicaPlacement>& section : by_section) std::ranges::move(section, std::back_inserter(places));

@@ -11,8 +11,10 @@
 //       single process: a replica that names no process is in its devices' process.
 // PL-6 (another section's devices): a section may be on all devices of another section, in their order (replica, stage,
 //       rank) and in their processes.
+// PL-7 (chunks): a stage of a section may be on the devices and in the processes of an earlier stage.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,7 @@ struct PlacementRequest {
                                                ///< emulated without a number: a device for each rank
   std::vector<std::vector<std::int64_t>> processes_of;  ///< per section: by replica; empty: in turn; may be shorter
   std::vector<std::string> devices_of;  ///< per section: the section whose devices it uses; empty: none; may be shorter
+  std::map<SectionId, SectionId> chunk_of;  ///< stages on the devices of an earlier stage
 };
 
 /// Devices that a section needs.
@@ -69,8 +72,8 @@ struct Degrees {
 
 /// Returns all replicas in order of section and replica. Throws JobError for: a device that is neither core, GPU nor
 /// emulated, a missing core or CUDA device, two ranks of a section on the same device, more ranks than devices, a
-/// missing process, a named process whose host lacks a device for the replica, an emulated device in two processes, or a
-/// replica that would be in two processes on another section's devices.
+/// missing process, a named process whose host lacks a device for the replica, an emulated device in two processes, or
+/// a replica that would be in two processes on another section's devices.
 std::vector<ReplicaPlacement> place(const SectionGraph& graph, const PlacementRequest& request);
 
 }  // namespace maestro

@@ -231,7 +231,8 @@ struct SectionConfig {
   bool elastic = false;                 ///< rank 0 starts and ends such processes depending on the consumers' waits
   std::int64_t tensor = 1;              ///< devices that share each layer of a replica (cut by heads, FFN, vocabulary)
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
-  std::int64_t pipeline = 1;            ///< stages of consecutive layers
+  std::int64_t pipeline = 1;            ///< device groups in a replica, with consecutive layers each
+  std::int64_t chunks = 1;              ///< stages in each group: stage s is in group s mod `pipeline`
   bool zero = false;                    ///< optimizer state is sharded over the replicas
   bool random = false;                  ///< weights = "random": random values are intended, even in a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with only micro_batch_tokens given: as many as fit
@@ -254,7 +255,9 @@ struct SectionConfig {
   LoraConfig lora;                      ///< adapters that are trained instead of the weights
   /// Returns the number of replicas with separate devices at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
-  /// Returns the number of devices of a replica: stages x context parts x tensor parts.
+  /// Returns how many stages a replica has.
+  [[nodiscard]] std::int64_t stages() const { return pipeline * chunks; }
+  /// Returns the number of devices of a replica: pipeline x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
   /// Returns the speed of a replica relative to the fastest.
   [[nodiscard]] double replica_speed(std::size_t replica) const {

@@ -189,6 +189,19 @@ void read_layout(const JobTable& section, SectionConfig& out) {
       {"devices that share the rows of each micro-batch; samples are cut at the shares' ends", "devices"});
   out.pipeline = section.integer("pipeline", out.pipeline, degree,
                                  {"stages of consecutive layers, on separate devices", "stages"});
+  out.chunks =
+      section.integer("chunks", out.chunks, {.min = 1, .max = 64},
+                      {"stages on each device of a pipeline, which interleaves them: stage s is on device s mod "
+                       "`pipeline`, so the pipeline fills and drains in shorter passes",
+                       "stages"});
+  if (out.chunks > 1 && out.pipeline == 1) {
+    section.fail_among({"chunks", "pipeline"}, "chunks = " + std::to_string(out.chunks) +
+                                                   ": a pipeline of 1 has nothing to interleave; set pipeline");
+  }
+  if (out.stages() > most_slots) {
+    section.fail_among({"chunks", "pipeline"}, "pipeline x chunks = " + std::to_string(out.stages()) +
+                                                   " stages; at most " + std::to_string(most_slots));
+  }
 }
 
 void read_micro_batches(const JobTable& section, SectionConfig& out) {

@@ -22,7 +22,7 @@ def job_of(**sections):
 
 
 def multiplexed(stages, share, samples=24, scale=1.0):
-    """Returns a workload of unlike samples: an encoder on the devices of all stages of a pipeline."""
+    """Returns a workload of unlike samples: an encoder on every stage's device."""
     draw = random.Random(3)
     names = [f"llm{stage}" for stage in range(stages)]
     drawn = []
@@ -79,6 +79,48 @@ class SharedDevices(HttpTest):
                 for one, other in zip(losses, curves[1][key], strict=True):
                     self.assertAlmostEqual(one, other, delta=1e-6, msg=f"{policy} {key}")
 
+    def test_chunks_of_a_pipeline_train_the_same_model(self):
+        apart = {"teacher": {"devices": ["cpu:1"]}}
+        alone = self.train(job_of(**apart, student={"pipeline": 1, "devices": ["cpu:0"]}), "--cpu-devices", 2,
+                           settings={"train.checkpoint_at_end": True, "train.out": "alone"})
+        chunked = job_of(**apart, student={"devices": ["cpu:0", "cpu:1"], "chunks": 2})
+        keeps = {"train.checkpoint_at_end": True, "train.out": "chunked"}
+        runs = [self.train(chunked, "--cpu-devices", 2, *processes, settings=keeps)
+                for processes in ((), ("--processes", 2))]
+        self.assertEqual(runs[0].curve(), runs[1].curve())
+        lanes = self.devices(runs[0])
+        self.assertEqual([lanes[f"student.stage{stage}"] for stage in range(4)],
+                         [[(0, "cpu:0")], [(0, "cpu:1")], [(0, "cpu:0")], [(0, "cpu:1")]])
+        for key, losses in alone.curve("loss", "grad_norm").items():
+            for one, other in zip(losses, runs[0].curve("loss", "grad_norm")[key], strict=True):
+                self.assertAlmostEqual(one, other, delta=1e-5 * max(1, abs(one)), msg=str(key))
+        # A run continues from the other's checkpoint under its own layout.
+        longer = {**keeps, "train.steps": 6}
+        resumed = self.train(chunked, "--cpu-devices", 2, "--resume", "alone/checkpoints/step-00000004",
+                             settings={**longer, "train.out": "resumed"})
+        went_on = self.train(job_of(**apart, student={"pipeline": 1, "devices": ["cpu:0"]}), "--cpu-devices", 2,
+                             "--resume", "chunked/checkpoints/step-00000004", settings={**longer, "train.out": "went_on"})
+        for key, losses in went_on.curve("loss").items():
+            for one, other in zip(losses, resumed.curve("loss")[key], strict=True):
+                self.assertAlmostEqual(one, other, delta=1e-5, msg=str(key))
+
+    @undisturbed
+    def test_chunks_shorten_the_bubble_of_a_pipeline(self):
+        """Theory (Narayanan et al. 2021): P stages and m micro-batches take m + (P - 1) / K units with K chunks."""
+        stages, batches = 4, 4
+        took = {}
+        for chunks in (1, 2):
+            job = job_of(student={"layers": 8, "width": 64, "pipeline": stages, "chunks": chunks,
+                                  "devices": [f"emulated:{at}" for at in range(stages)]},
+                         teacher={"devices": ["emulated:9"], "layers": 1, "width": 8, "heads": 1})
+            job["train"].update(global_batch=batches, steps=12, validation_samples=1)
+            job["emulation"] = {"gflops": 0.3 / self.stretch}
+            rows = self.train(job).report["scheduling"]
+            ends = [row["begin_ms"] + row["makespan_ms"] for row in rows]
+            took[chunks] = (ends[-1] - ends[3]) / (len(ends) - 4)
+        wanted = (batches + (stages - 1) / 2) / (batches + stages - 1)
+        self.assertLess(took[2] / took[1], 1.1 * wanted, f"{took} ms a step, {wanted:.3f} in theory")
+
     def test_what_cannot_be_shared_is_refused_by_name(self):
         on = {"devices": ["student"]}
         for sections, error in (
@@ -88,6 +130,9 @@ class SharedDevices(HttpTest):
                 ({"teacher": {**on, "replicas": 3}}, '"student" has 2 devices, for 2 replicas of teacher'),
                 ({"teacher": {**on, "tensor": 4}}, '"student" has 2 devices, and a replica of teacher takes 4'),
                 ({"teacher": {**on, "processes": [0, 0]}}, "leave processes out"),
+                ({"student": {"chunks": 3}}, "it has 4 layers; nearest that fits: chunks = 2"),
+                ({"student": {"pipeline": 1, "chunks": 2}}, "nothing to interleave"),
+                ({"student": {"pipeline": 16, "chunks": 8}}, "pipeline x chunks = 128 stages; at most 64"),
                 ({"teacher": {"devices": ["student", "cpu:0"]}}, '"student" is not a device')):
             self.assert_refused(error, "check", self.write_job(job_of(**sections)), "--cpu-devices", "2")
 

@@ -102,6 +102,19 @@ TEST(Placement, a_section_is_on_all_devices_of_another_in_their_processes) {  //
               ElementsAre("1: cpu:3", "1: cpu:2", "2: cpu:5", "2: cpu:7"));
 }
 
+TEST(Placement, chunks_are_on_the_devices_of_their_first_stage) {  // PL-7
+  using ::testing::ElementsAre;
+  PlacementRequest request = request_of(3, 8);
+  request.devices.resize(4);
+  request.devices_of = {"", "llm"};
+  request.chunk_of = {{SectionId(3), SectionId(2)}};
+  const auto placed = place(encoder_and_stages(4, 2), request);
+  EXPECT_THAT(places_of(placed, SectionId(2)), ElementsAre("0: cpu:0 cpu:1", "1: cpu:2 cpu:3"));
+  EXPECT_EQ(places_of(placed, SectionId(3)), places_of(placed, SectionId(2)));
+  EXPECT_THAT(places_of(placed, SectionId(1)), ElementsAre("0: cpu:0", "0: cpu:1", "1: cpu:2", "1: cpu:3"))
+      << "a device counts once";
+}
+
 TEST(Placement, a_replica_on_the_devices_of_two_processes_is_refused) {  // PL-6
   PlacementRequest request = request_of(3, 8);
   request.devices.resize(4);
