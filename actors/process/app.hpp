@@ -66,6 +66,11 @@ class SectionBuilder {
     folder_ = std::move(folder);
     return *this;
   }
+  /// Runs the section only for samples of these sources (Corpus::source).
+  SectionBuilder& only_for(SourceSet sources) {
+    sources_ = std::move(sources);
+    return *this;
+  }
   [[nodiscard]] PortRef port(std::string name) const { return {name_, std::move(name)}; }
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -78,6 +83,7 @@ class SectionBuilder {
   SectionFactory factory_;
   Role role_ = Role::trained;  // default; the job may freeze the section
   SectionConfig defaults_;
+  SourceSet sources_;
   std::string reader_;  // empty: reads the data as they are
   std::string folder_;
 };

@@ -184,6 +184,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   GraphNode node;
   node.name = builder.name_;
   node.role = role;
+  node.sources = builder.sources_;
   node.reading = CorpusSection::reading_of(*plan_.corpus, builder.reader_);
   if (role == Role::source) {
     planned.config.name = builder.name_;

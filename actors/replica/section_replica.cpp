@@ -171,6 +171,7 @@ void SectionReplica::connect(const Directory& directory) {
 
 void SectionReplica::retire() {
   coordinator_ = nullptr;
+  if (spec_.turns != nullptr) spec_.turns->open();  // nothing takes the turns that it leaves
   for (const auto& rank : ranks_) rank->ports().leave();
   const auto rank_ended = [this] { ranks_.job_ended(); };
   ignore_other_messages(

@@ -31,7 +31,7 @@ class EmulatedSection final : public Section {
 
 /// Returns an edge's axis: patches if some samples do not enter both sections, so that they send no rows.
 Axis axis_of(const WorkloadCorpus& corpus, const WorkloadEdge& edge) {
-  return corpus.partial(edge.from) || corpus.partial(edge.to) ? Axis::patches : Axis::tokens;
+  return corpus.by_patches(edge.from) || corpus.by_patches(edge.to) ? Axis::patches : Axis::tokens;
 }
 
 std::string output_of(Axis axis) {
@@ -40,7 +40,7 @@ std::string output_of(Axis axis) {
 
 Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t columns) {
   const Workload& workload = corpus.workload();
-  const bool partial = corpus.partial(section);
+  const bool partial = corpus.by_patches(section);
   Ports ports;
   if (partial) {
     ports.inputs.push_back({"pixels", DType::f32, 1, false, false, Axis::patches});
@@ -50,7 +50,8 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
   for (const WorkloadEdge& edge : workload.edges) {
     const Axis axis = axis_of(corpus, edge);
     if (edge.to == section) {
-      const bool optional = axis == Axis::patches && !partial;
+      const bool other_samples = corpus.sources_of(edge.from) != corpus.sources_of(section);
+      const bool optional = axis == Axis::patches ? !partial : other_samples;
       ports.inputs.push_back({workload.sections[edge.from].name, DType::f32, columns, true, optional, axis});
     }
     const std::string output = output_of(axis);
@@ -116,7 +117,8 @@ void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& co
     auto& section = app.section(
         name, SectionFactory([ports](const SectionContext&) { return std::make_unique<EmulatedSection>(ports); }));
     if (!workload.sections[index].has_backward) section.forward_only();
-    const std::string from = corpus->partial(index) ? "pixels" : "tokens";
+    if (!corpus->by_patches(index)) section.only_for(corpus->sources_of(index));
+    const std::string from = corpus->by_patches(index) ? "pixels" : "tokens";
     app.connect(data.port(from), section.port(from));
   }
   for (const WorkloadEdge& edge : workload.edges) {

@@ -27,11 +27,25 @@ WorkloadCorpus::WorkloadCorpus(Workload workload, std::string file)
     partial_[section] = std::ranges::find(entered, false) != entered.end();
     if (!partial_[section]) continue;
     if (pattern.empty()) pattern = entered;
-    if (pattern == entered) continue;
-    throw JobError(file_ + ": section '" + workload_.sections[section].name +
-                   "' receives another subset of the samples than an earlier section; maestro emulate supports one "
-                   "subset (samples with images): use maestro simulate for this workload");
+    patches_ = patches_ && pattern == entered;
   }
+  for (const auto& tasks : task_of_) {
+    std::vector<bool> enters;
+    for (const std::int64_t task : tasks) enters.push_back(task >= 0);
+    const auto known = std::ranges::find(patterns_, enters);
+    source_.push_back(static_cast<std::uint32_t>(known - patterns_.begin()));
+    if (known == patterns_.end()) patterns_.push_back(std::move(enters));
+  }
+}
+
+SourceSet WorkloadCorpus::sources_of(std::size_t section) const {
+  std::vector<bool> enter;
+  for (const std::vector<bool>& pattern : patterns_) enter.push_back(pattern[section]);
+  return SourceSet(std::move(enter));
+}
+
+std::uint32_t WorkloadCorpus::source(Split /*split*/, SampleId sample) const {
+  return patches_ ? 0 : source_[sample.value()];
 }
 
 PassCost WorkloadCorpus::cost(std::string_view name, const SampleRef& sample) const {
@@ -52,7 +66,7 @@ std::int64_t WorkloadCorpus::length(Split /*split*/, SampleId sample) const {
 }
 
 SamplePictures WorkloadCorpus::pictures(Split /*split*/, SampleId sample) const {
-  for (std::size_t section = 0; section < partial_.size(); ++section) {
+  for (std::size_t section = 0; patches_ && section < partial_.size(); ++section) {
     if (partial_[section]) return task_of_[sample.value()][section] >= 0 ? SamplePictures{1, 1, 1} : SamplePictures{};
   }
   return {};

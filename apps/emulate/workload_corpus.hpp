@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The samples of a workload file as a corpus. Each has a token, and also a patch if it enters partly used sections.
+// The samples of a workload file as a corpus. Each has a token. If the partly used sections all have the same samples,
+// these also have a patch, as samples with images have; otherwise the samples that enter the same sections are a
+// source.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "runtime/data/corpus.hpp"
+#include "runtime/graph/source_set.hpp"
 #include "runtime/schedule/cost_model.hpp"
 #include "runtime/wavefront/workload.hpp"
 
@@ -16,12 +19,13 @@ namespace maestro {
 
 class WorkloadCorpus final : public Corpus {
  public:
-  /// Throws JobError if partly used sections have different samples: a run only distinguishes samples with images.
   WorkloadCorpus(Workload workload, std::string file);
 
   [[nodiscard]] const Workload& workload() const { return workload_; }
-  /// Returns whether the section is partly used: some samples do not enter it.
-  [[nodiscard]] bool partial(std::size_t section) const { return partial_[section]; }
+  /// Returns whether the section is partly used, and only by samples with a patch.
+  [[nodiscard]] bool by_patches(std::size_t section) const { return patches_ && partial_[section]; }
+  /// Returns the sources whose samples enter the section, if it is not by_patches().
+  [[nodiscard]] SourceSet sources_of(std::size_t section) const;
   /// Returns the milliseconds of a sample's passes in the named section.
   [[nodiscard]] PassCost cost(std::string_view section, const SampleRef& sample) const;
 
@@ -33,6 +37,7 @@ class WorkloadCorpus final : public Corpus {
   void read_pictures(Split split, SampleId sample, std::span<float> pixels,
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] std::int64_t vocabulary() const override { return 1; }
+  [[nodiscard]] std::uint32_t source(Split split, SampleId sample) const override;
   [[nodiscard]] std::string describe() const override;
 
  private:
@@ -42,6 +47,9 @@ class WorkloadCorpus final : public Corpus {
   Workload workload_;
   std::string file_;
   std::vector<bool> partial_;                       // by section
+  bool patches_ = true;                             // all partly used sections have the same samples
+  std::vector<std::vector<bool>> patterns_;         // sections that the samples of a source enter
+  std::vector<std::uint32_t> source_;               // source by sample
   std::vector<std::vector<std::int64_t>> task_of_;  // [sample][section]; -1: not entered
   std::vector<std::vector<PassCost>> cost_;         // [section][sample]; zero: not entered
 };

@@ -12,8 +12,8 @@ Result<SteadyRehearsal> rehearse_workload(const ResolvedJob& plan, std::int64_t 
     for (std::uint64_t number = 0; number < plan.corpus->samples(Split::train); ++number) {
       const SampleId id(number);
       const SamplePictures pictures = plan.corpus->pictures(Split::train, id);
-      unit.samples.push_back(
-          {id, plan.corpus->length(Split::train, id), pictures.patches, pictures.visual, pictures.images});
+      unit.samples.push_back({id, plan.corpus->length(Split::train, id), pictures.patches, pictures.visual,
+                              pictures.images, 0, plan.corpus->source(Split::train, id)});
     }
   }
   JobTimes times;

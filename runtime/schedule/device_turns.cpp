@@ -15,6 +15,10 @@ void DeviceTurns::begin(Start start) {
 void DeviceTurns::offer(Unit unit, const std::vector<DeviceTurn>& turns, Start start) {
   std::unique_lock lock(mutex_);
   if (stopped_) return;
+  if (open_) {
+    starts_.push_back(std::move(start));
+    return run_starts(std::move(lock));
+  }
   const auto made = std::make_shared<Offer>(Offer{unit, turns, std::move(start)});
   for (const DeviceTurn& turn : turns) {
     auto& offered = lines_[turn.device].offered;
@@ -26,6 +30,7 @@ void DeviceTurns::offer(Unit unit, const std::vector<DeviceTurn>& turns, Start s
 
 void DeviceTurns::ended(std::uint32_t device) {
   std::unique_lock lock(mutex_);
+  if (open_) return;
   Line& line = lines_[device];
   line.running = false;
   const auto next = std::ranges::find_if(line.offered, [this](const auto& offer) { return may_begin(*offer); });
@@ -62,6 +67,16 @@ void DeviceTurns::start(const std::shared_ptr<Offer>& given) {
     }
   }
   starts_.push_back(std::move(offer->start));
+}
+
+void DeviceTurns::open() {
+  std::unique_lock lock(mutex_);
+  open_ = true;
+  for (auto& [device, line] : lines_) {
+    while (!line.offered.empty()) start(line.offered.front());  // also leaves the lines of its other devices
+  }
+  lines_.clear();
+  run_starts(std::move(lock));
 }
 
 void DeviceTurns::run_starts(std::unique_lock<std::mutex> lock) {

@@ -8,6 +8,8 @@
 //       could run, the earlier unit goes first, also on devices that wait until the pass' other devices are free.
 // DT-3 (one by one): a start returns before the next begins, on any thread, and none begins inside another. So work for
 //       several devices is queued in the same order on all of them.
+// DT-4 (no turns after a change): after open() passes begin when they can: a lane that begins anew or moves elsewhere
+//       leaves turns that nothing takes.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +41,8 @@ class DeviceTurns {
   void offer(Unit unit, const std::vector<DeviceTurn>& turns, Start start);
   /// Records that the pass that runs on a device has ended there.
   void ended(std::uint32_t device);
+  /// Begins all passes that wait, and from now on each pass when it is offered (DT-4).
+  void open();
   /// Drops what has not begun; nothing begins afterwards.
   void stop();
 
@@ -61,6 +65,7 @@ class DeviceTurns {
   std::mutex mutex_;
   std::map<std::uint32_t, Line> lines_;  // by device
   std::deque<Start> starts_;
+  bool open_ = false;
   bool starting_ = false;
   bool stopped_ = false;
 };

@@ -217,6 +217,39 @@ class TheFirstTeacher(Joining):
         self.ended(joined, "the run has ended")
 
 
+class OnSharedCores(Joining):
+    """Process 0 has the teacher and the student, which take turns on a core; process 1 has the other student."""
+
+    PROCESSES = 2
+
+    def test_a_section_begins_anew_next_to_one_that_stays(self):
+        job = self.job()
+        for section in ("teacher", "student", "plain"):
+            job[section] |= {"devices": ["cpu:1" if section == "plain" else "cpu:0"]}
+        for section in ("student", "plain"):
+            job[section] |= {"replicas": 1}
+        places = [part for section in ("teacher", "student", "plain")
+                  for part in ("--set", f"{section}.processes=[{int(section == 'plain')}]")]
+        run = self.begin(job, places)
+        self.assertEqual(self.teachers(), {0: 4})
+        for _ in range(2):
+            joined = self.join()
+            self.await_teachers(run, {0: 2, 2: 2})
+            self.advance(run)
+            self.control("leave", "--process", "2")
+            self.await_teachers(run, {0: 4})
+            self.advance(run)
+            self.ended(joined, "left the run, which continues")
+        lost = self.join()
+        self.await_teachers(run, {0: 2, 2: 2})
+        self.control("continue")
+        os.kill(lost.process.pid, signal.SIGKILL)
+        self.assertTrue(run.wait_for_text("lost process 2"), run.text)
+        self.control("pause")
+        self.await_teachers(run, {0: 4})
+        self.finish(run)
+
+
 @unittest.skipIf(NO_HOSTS, NO_HOSTS)
 class AnotherHost(Joining):
     """Rank 0 with the teacher and `plain` is on one host, the student on another; a third host joins."""

@@ -90,6 +90,19 @@ TEST_F(DeviceTurnsTest, a_start_ends_before_the_next_begins) {  // DT-3
   EXPECT_THAT(begun_, ElementsAre("outer", "inner", "pass"));
 }
 
+TEST_F(DeviceTurnsTest, passes_take_no_turns_after_a_lane_has_left) {  // DT-4
+  offer("running", 1, {{core, 0}});
+  offer("next step", 2, {{core, 3}});
+  offer("waits", 1, {{core, 2}, {other_core, 1}});
+  EXPECT_THAT(begun_, ElementsAre("running"));
+  turns_.open();
+  EXPECT_EQ(begun_.front(), "running");
+  EXPECT_THAT(begun_, ::testing::UnorderedElementsAre("running", "waits", "next step"));
+  turns_.ended(core);
+  offer("later", 2, {{core, 7}});
+  EXPECT_EQ(begun_.back(), "later");
+}
+
 TEST_F(DeviceTurnsTest, nothing_begins_after_a_stop) {
   const auto held = std::make_shared<int>();
   turns_.offer({StepId(1), Pass::train}, {{core, 1}}, [held] {});

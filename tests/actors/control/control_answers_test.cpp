@@ -182,7 +182,7 @@ TEST_F(ControlAnswersTest, a_wait_names_section_replicas_processes_sample_and_st
 }
 
 TEST_F(ControlAnswersTest, every_kind_of_wait_has_the_number_that_the_protocol_gives_it_and_words) {
-  EXPECT_EQ(control::_WaitKind_VALUES_TO_NAMES.rbegin()->first, static_cast<int>(WaitKind::prompts)) << "the last kind";
+  EXPECT_EQ(control::_WaitKind_VALUES_TO_NAMES.rbegin()->first, static_cast<int>(WaitKind::turn)) << "the last kind";
   for (const auto& [number, name] : control::_WaitKind_VALUES_TO_NAMES) {
     const WaitingFor waiting = waits(static_cast<WaitKind>(number));
     std::string lower = name;
