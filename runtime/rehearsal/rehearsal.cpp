@@ -221,6 +221,7 @@ void Play::announced(std::size_t at) {
   phases_.try_emplace(at, graph(), plan);
   std::vector<std::vector<MicroBatchPlan*>> orders(lanes_.size());
   for (MicroBatchPlan& batch : plan.micro_batches) {
+    if (options_.streams) batch.forward_turns = batch.backward_turns = {};
     orders[first_lane_[batch.section.value()] + batch.replica.value()].push_back(&batch);
   }
   for (std::size_t number = 0; number < lanes_.size(); ++number) {

@@ -61,8 +61,8 @@ struct RehearsalOptions {
   std::vector<int> cores;
   /// Demands by device for DeviceQueues; empty: 1.
   std::vector<double> demands;
-  bool streams = false;       ///< devices are streams and cores are GPUs: exchanges do not use them, and all work of a
-                              ///< section has its priority
+  bool streams = false;       ///< devices are streams and cores are GPUs: exchanges do not use them, all work of a
+                              ///< section has its priority, and passes take no turns
   std::int64_t ahead = 2;     ///< units announced beyond the oldest unfinished one
   bool joined_norms = false;  ///< the norms of all trained sections are answered together
   std::function<StepEndOptions(const LaneKey& lane)> step_ends;  ///< empty: trained sections only step

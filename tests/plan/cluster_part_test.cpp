@@ -116,9 +116,7 @@ TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
   EXPECT_EQ((part.passes() - 1) * static_cast<std::size_t>(parts), whole.passes() - 1) << "but for the corpus";
   const PlayedLayouts all = whole.play();
   const PlayedLayouts some = part.play();
-  // Shared devices follow the order of the plan, and the plans of part and whole are found by separate searches.
-  const bool shared = GetParam() == Devices::shared;
-  EXPECT_NEAR(some.step_ms, all.step_ms, (shared ? 0.04 : 0.02) * all.step_ms);
+  EXPECT_NEAR(some.step_ms, all.step_ms, 0.02 * all.step_ms);
   for (const auto& [section, shares] : all.shares) {
     EXPECT_NEAR(some.shares.at(section).passes, shares.passes, 0.1) << section << " may run ahead";
     EXPECT_NEAR(some.shares.at(section).step_ends, shares.step_ends, 0.02) << section;
@@ -127,7 +125,7 @@ TEST_P(RehearsedPart, takes_as_long_as_the_whole_and_waits_as_much) {
   slower.faster["teacher"] = 0.1;
   const double all_ms = whole.play(slower).step_ms;
   EXPECT_GT(all_ms, all.step_ms);
-  EXPECT_NEAR(part.play(slower).step_ms, all_ms, (shared ? 0.15 : 0.02) * all_ms) << "the plans do not know it";
+  EXPECT_NEAR(part.play(slower).step_ms, all_ms, 0.02 * all_ms);
 }
 
 std::string name_of(const ::testing::TestParamInfo<Devices>& test) {
