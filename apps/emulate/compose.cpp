@@ -2,9 +2,12 @@
 #include "apps/emulate/compose.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/wavefront/workload_file.hpp"
 
 namespace maestro {
 
@@ -93,7 +96,9 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
   std::int64_t slots = 1;
   for (const WorkloadEdge& edge : workload.edges) slots = std::max(slots, std::min(edge.slots, most_slots));
   std::ostringstream job;
-  job << "name = \"emulation\"\n[train]\nsteps = " << settings.steps
+  const std::string file = std::filesystem::absolute(corpus.file()).string();
+  job << "name = \"emulation\"\n[workload]\npath = " << nlohmann::json(file).dump()
+      << "\ncolumns = " << settings.columns << "\n[train]\nsteps = " << settings.steps
       << "\nglobal_batch = " << corpus.samples(Split::train) << "\ncheckpoint_at_end = false\n[schedule]\npolicy = \""
       << settings.policy << "\"\nevaluations = " << settings.evaluations << "\n[transport]\nslots = " << slots << "\n";
   for (const WorkloadSection& section : workload.sections) {
@@ -105,6 +110,13 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
         << speeds_of(section) << devices_of(section);
   }
   return job.str();
+}
+
+void compose_emulated(App& app) {
+  const JobTable table = app.table("workload");
+  const std::string file = table.text("path", "", {"the workload file of an emulated run"});
+  const std::int64_t columns = table.integer("columns", 64, {.min = 1}, {"floats that a sample sends over an edge"});
+  compose_emulation(app, std::make_shared<const WorkloadCorpus>(load_workload(file), file), columns);
 }
 
 void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns) {

@@ -19,6 +19,9 @@ struct EmulationSettings {
 
 /// Returns the run's job file in TOML.
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings);
+/// Composes an app from a job that emulation_job() has made, as a trace of its run holds it. Throws JobError if the
+/// workload file is gone.
+void compose_emulated(App& app);
 /// Composes the workload's source, sections and edges.
 void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns);
 

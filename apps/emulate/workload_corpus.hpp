@@ -22,6 +22,7 @@ class WorkloadCorpus final : public Corpus {
   WorkloadCorpus(Workload workload, std::string file);
 
   [[nodiscard]] const Workload& workload() const { return workload_; }
+  [[nodiscard]] const std::string& file() const { return file_; }
   /// Returns whether the section is partly used, and only by samples with a patch.
   [[nodiscard]] bool by_patches(std::size_t section) const { return patches_ && partial_[section]; }
   /// Returns the sources whose samples enter the section, if it is not by_patches().

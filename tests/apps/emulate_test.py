@@ -156,6 +156,27 @@ class Emulation(unittest.TestCase):
             sample["backward_ms"].pop("vision", None)
         self.assertGreater(self.answer(content, "--steps", "2")["share_of_plan"], 0.4)
 
+    @undisturbed
+    def test_a_trace_is_rehearsed_with_changes(self):
+        trace = self.folder / "trace.json"
+        content = workload(llm=2, vision=1, stretch=self.stretch)
+        ran = self.answer(content, "--steps", "8", "--trace", str(trace))
+
+        def what_if(*changes):
+            done = subprocess.run([str(PROGRAM), "what-if", str(trace), "--json", *changes], capture_output=True, text=True,
+                                  timeout=PATIENCE_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        replay = what_if()["replay"]["step_ms"]
+        self.assertLess(abs(replay - ran["run_ms"] / 8), 0.15 * replay)
+        wider = what_if("--set", "llm.replicas=4")["changed"]["step_ms"]
+        self.assertLess(wider, 0.7 * replay)
+        (self.folder / "workload.json").unlink()
+        done = subprocess.run([str(PROGRAM), "what-if", str(trace)], capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
+        self.assertIn("workload.json", done.stderr)
+
     def test_ctrl_c_ends_it_after_the_step(self):
         file = self.folder / "workload.json"
         file.write_text(json.dumps(workload()))

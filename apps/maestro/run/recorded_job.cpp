@@ -2,6 +2,7 @@
 #include "apps/maestro/run/recorded_job.hpp"
 
 #include "actors/process/start_point.hpp"
+#include "apps/emulate/compose.hpp"
 #include "apps/maestro/run/bundled_apps.hpp"
 
 namespace maestro {
@@ -21,10 +22,10 @@ JobDocument job_document(const std::string& job, const std::string& where, const
 }
 
 App job_app(JobDocument document, RunOptions options, Console& console) {
-  const BundledApp& bundled = read_app(document.root());
+  const auto compose = document.root().has("workload") ? compose_emulated : read_app(document.root()).compose;
   if (options.cpu_devices == 0) options.cpu_devices = devices_of_any_job;
   App app(std::move(document), std::move(options), console);
-  bundled.compose(app);
+  compose(app);
   return app;
 }
 
