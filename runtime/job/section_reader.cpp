@@ -198,7 +198,7 @@ void read_layout(const JobTable& section, SectionConfig& out) {
     section.fail_among({"chunks", "pipeline"}, "chunks = " + std::to_string(out.chunks) +
                                                    ": a pipeline of 1 has nothing to interleave; set pipeline");
   }
-  if (out.stages() > most_slots) {
+  if (out.chunks > 1 && out.stages() > most_slots) {
     section.fail_among({"chunks", "pipeline"}, "pipeline x chunks = " + std::to_string(out.stages()) +
                                                    " stages; at most " + std::to_string(most_slots));
   }

@@ -45,6 +45,7 @@ class WaitKind(enum.IntEnum):
     MOMENTS = 10
     VERSION = 11
     PROMPTS = 12
+    TURN = 13
 
 
 @dataclasses.dataclass(frozen=True)
