@@ -227,7 +227,7 @@ bool fits_memory(const ResolvedJob& plan) {
   }
 }
 
-/// Returns whether more micro-batches in flight may be tried: on cores, or if a limit tells whether they fit.
+/// Returns whether check_memory() knows enough to allow slack: the section is on cores, or on GPUs with `memory_mib`.
 bool may_keep_more(const ResolvedJob& plan, SectionId section) {
   const std::int64_t memory_mib = plan.sections[section.value()].config.memory_mib;
   return std::ranges::all_of(plan.places, [&](const ReplicaPlacement& place) {
@@ -255,8 +255,8 @@ void add_slack(ResolvedJob& plan, const JobTable& root) {
     }
     if (fits_memory(plan)) continue;
     plan.graph = before;
-    plan.notes.push_back(node.section + ": its stages keep " + std::to_string(node.stages) +
-                         " micro-batches in flight or fewer, as memory_mib allows no more by default");
+    plan.notes.push_back(node.section + ": its stages keep at most " + std::to_string(node.stages) +
+                         " micro-batches in flight; memory_mib is too small for twice as many");
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace maestro {
 
-/// Returns the processes of a stage by replica; a chunk's are those of its first stage.
+/// Returns the processes of a stage by replica. With chunks, stage s has the processes of stage s mod `pipeline`.
 [[nodiscard]] std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::int64_t stage);
 /// Returns the devices of a stage; a section lists devices by replica, and within a replica by stage.
 [[nodiscard]] std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage);

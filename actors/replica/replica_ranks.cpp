@@ -73,7 +73,7 @@ void ReplicaRanks::submit(std::vector<std::pair<TracedWork, Job>> work, std::chr
   gathered_ = WorkDone{};
   EmulatedWork emulated{lasts};
   if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
-  // The turns are those of the place that the plan knows: a replica that has taken another's place has none.
+  // A replica that replaces another runs on devices that the plan does not know, so its turns do not apply.
   const bool takes_turns = pass != nullptr && !pass->turns().empty() && !spec_->again;
   std::function<void()> ended;
   if (takes_turns) {

@@ -2,6 +2,7 @@
 #include "apps/emulate/compose.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -89,6 +90,9 @@ std::string speeds_of(const WorkloadSection& section) {
   return speeds.empty() ? speeds : "speed = [" + speeds + "]\n";
 }
 
+/// Tables of an emulated job besides its sections.
+constexpr std::array<std::string_view, 4> own_tables{"workload", "train", "schedule", "transport"};
+
 }  // namespace
 
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
@@ -102,6 +106,10 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
       << "\nglobal_batch = " << corpus.samples(Split::train) << "\ncheckpoint_at_end = false\n[schedule]\npolicy = \""
       << settings.policy << "\"\nevaluations = " << settings.evaluations << "\n[transport]\nslots = " << slots << "\n";
   for (const WorkloadSection& section : workload.sections) {
+    if (std::ranges::find(own_tables, section.name) != own_tables.end()) {
+      throw JobError(corpus.file() + ": section '" + section.name + "': the emulated job has a table of this name; " +
+                     "choose another name for the section");
+    }
     const std::int64_t all = static_cast<std::int64_t>(corpus.samples(Split::train));
     const std::int64_t in_flight =
         section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
@@ -112,14 +120,11 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
   return job.str();
 }
 
-void compose_emulated(App& app) {
+void compose_emulation(App& app, std::shared_ptr<const WorkloadCorpus> corpus) {
   const JobTable table = app.table("workload");
   const std::string file = table.text("path", "", {"the workload file of an emulated run"});
   const std::int64_t columns = table.integer("columns", 64, {.min = 1}, {"floats that a sample sends over an edge"});
-  compose_emulation(app, std::make_shared<const WorkloadCorpus>(load_workload(file), file), columns);
-}
-
-void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns) {
+  if (corpus == nullptr) corpus = std::make_shared<const WorkloadCorpus>(load_workload(file), file);
   const Workload& workload = corpus->workload();
   app.set_costs([corpus](std::string_view section, const SampleRef& sample) { return corpus->cost(section, sample); });
   auto& data = app.source("workload", corpus);

@@ -19,10 +19,8 @@ struct EmulationSettings {
 
 /// Returns the run's job file in TOML.
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings);
-/// Composes an app from a job that emulation_job() has made, as a trace of its run holds it. Throws JobError if the
-/// workload file is gone.
-void compose_emulated(App& app);
-/// Composes the workload's source, sections and edges.
-void compose_emulation(App& app, const std::shared_ptr<const WorkloadCorpus>& corpus, std::int64_t columns);
+/// Composes the workload's source, sections and edges, for a job that emulation_job() has made. Without `corpus`, as
+/// for the job in a trace, reads the workload file that the job names; throws JobError if it cannot be read.
+void compose_emulation(App& app, std::shared_ptr<const WorkloadCorpus> corpus = nullptr);
 
 }  // namespace maestro

@@ -6,6 +6,7 @@
 
 #include "apps/plan/cluster_places.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/page/markup.hpp"
 
 namespace maestro {
 
@@ -180,10 +181,7 @@ double ClusterPlanner::grow_until_hidden(LayoutTrial& best, const ClusterLanes& 
 
 void ClusterPlanner::fail_as_too_small() const {
   constexpr double gib = 1 << 30;
-  const auto text = [](double bytes) {
-    const std::string tenths = std::to_string(std::ceil(bytes / gib * 10) / 10);
-    return tenths.substr(0, tenths.find('.') + 2) + " GiB";
-  };
+  const auto text = [](double bytes) { return fixed(std::ceil(bytes / gib * 10) / 10, 1) + " GiB"; };
   double memory = 0;
   for (const DescribedPool& pool : job_.cluster.pools) memory = std::max(memory, pool.memory_bytes);
   std::string needs;

@@ -5,6 +5,7 @@
 `python3 cluster_plan_test.py --write` rewrites golden/cluster_plans.json after an intended change."""
 
 import json
+import re
 import sys
 import tomllib
 import unittest
@@ -180,6 +181,33 @@ class ClusterPlan(SystemTest):
         self.assertEqual(again.status, 0, again.describe())
         new = tomllib.loads((self.folder / "new.toml").read_text())["teacher"]
         self.assertIsInstance(new["speed"], (int, float))
+
+    def test_memory_is_saved_by_recompute_if_nothing_fits_without(self):
+        job = {**JOBS["language model"], "data": {"kind": "synthetic", "vocabulary": 4096, "sequence": 16384},
+               "teacher": llama(8, 2048, positions=16384)}
+        keeps = {**job, "teacher": {**job["teacher"], "recompute": "none"}}
+
+        def cluster(gib):
+            return {**CLUSTERS["two"], "kinds": {"h100": {**H100, "memory_gib": gib}}}
+
+        def least_gib(given):
+            finished = self.call("plan", *self.written(given, cluster(1)))
+            self.assertEqual(finished.status, 2, finished.describe())
+            line, = finished.error_lines()
+            return float(re.search(r"the smallest needs: teacher ([0-9.]+) GiB on each of 2 devices", line)[1]), line
+
+        least, line = least_gib(job)
+        self.assertIn('even with teacher.recompute="layers"; less memory: moments = "bf16"', line)
+        without, line = least_gib(keeps)
+        self.assertNotIn("even with", line)
+        self.assertGreater(without, least + 1)
+        between = cluster((least + without) / 2 / 0.92)
+        self.plan(job, between, "--out", "planned.toml")
+        self.assertEqual(tomllib.loads((self.folder / "planned.toml").read_text())["teacher"]["recompute"], "layers")
+        self.refuse("the smallest needs: teacher", keeps, between)
+        roomy = cluster(without / 0.92 + 1)
+        self.plan(job, roomy, "--out", "roomy.toml")
+        self.assertNotIn("recompute", tomllib.loads((self.folder / "roomy.toml").read_text())["teacher"])
 
     def test_money_buys_time_along_the_front(self):  # AL-3
         job, cluster = JOBS["distillation"], CLUSTERS["two kinds"]

@@ -177,6 +177,17 @@ class Emulation(unittest.TestCase):
         self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
         self.assertIn("workload.json", done.stderr)
 
+    def test_a_section_cannot_have_the_name_of_a_table(self):
+        content = workload()
+        content["sections"][0]["name"] = content["edges"][0]["from"] = "workload"
+        for sample in content["samples"]:
+            for times in (sample["forward_ms"], sample["backward_ms"]):
+                if "vision" in times:
+                    times["workload"] = times.pop("vision")
+        done = self.run_workload(content)
+        self.assertEqual((done.returncode, len(done.stderr.strip().splitlines())), (2, 1), done.stderr)
+        self.assertIn("section 'workload': the emulated job has a table of this name", done.stderr)
+
     def test_ctrl_c_ends_it_after_the_step(self):
         file = self.folder / "workload.json"
         file.write_text(json.dumps(workload()))

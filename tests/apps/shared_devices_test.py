@@ -4,6 +4,7 @@
 
 import json
 import random
+import re
 import unittest
 
 from http_runs import HttpTest
@@ -103,6 +104,31 @@ class SharedDevices(HttpTest):
         for key, losses in went_on.curve("loss").items():
             for one, other in zip(losses, resumed.curve("loss")[key], strict=True):
                 self.assertAlmostEqual(one, other, delta=1e-5, msg=str(key))
+
+    def test_stages_keep_slack_in_flight_where_memory_is_known_to_suffice(self):
+        job = job_of(teacher={"layers": 1}, student={"width": 64})
+        job["data"]["sequence"] = job["teacher"]["positions"] = job["student"]["positions"] = 512
+
+        def stage0(*settings):
+            """Returns (micro-batches in flight, MB) of the first stage, and the output."""
+            options = [part for setting in settings for part in ("--set", setting)]
+            finished = self.call("check", self.write_job(job), "--cpu-devices", 3, *options)
+            self.assertEqual(finished.status, 0, finished.describe())
+            line = re.search(r"student\.stage0: .*\((\d+) in flight\).*; (\d+) MB", finished.out)
+            return (int(line[1]), int(line[2])), finished.out
+
+        (slack, large), _ = stage0()
+        self.assertEqual(slack, 4, "2 P - s")
+        (given, small), _ = stage0("student.max_in_flight=2")
+        self.assertEqual(given, 2)
+        self.assertGreater(large, small + 10)
+        between = int((large + small) / 2 * 1e6 / 2**20)
+        (kept, _), text = stage0(f"student.memory_mib={between}")
+        self.assertEqual(kept, 2)
+        self.assertIn("memory_mib is too small for twice as many", text)
+        (kept, _), text = stage0(f"student.memory_mib={2 * large}")
+        self.assertEqual(kept, 4)
+        self.assertNotIn("too small", text)
 
     @undisturbed
     def test_chunks_shorten_the_bubble_of_a_pipeline(self):

@@ -140,7 +140,7 @@ int run_emulate(const EmulateArguments& arguments, Console& console) {
   App app(JobDocument::parse(emulation_job(*corpus, settings), "emulation of " + arguments.workload.string(),
                              arguments.overrides),
           std::move(run), console);
-  compose_emulated(app);
+  compose_emulation(app, corpus);
   if (arguments.rehearse) return rehearse(arguments, std::move(app), console);
   const double cpu_before = cpu_seconds();
   const RunResult result = app.run();

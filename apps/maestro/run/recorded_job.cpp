@@ -22,10 +22,11 @@ JobDocument job_document(const std::string& job, const std::string& where, const
 }
 
 App job_app(JobDocument document, RunOptions options, Console& console) {
-  const auto compose = document.root().has("workload") ? compose_emulated : read_app(document.root()).compose;
+  const bool emulates = !document.root().has("app") && document.root().has("workload");
+  const BundledApp* const bundled = emulates ? nullptr : &read_app(document.root());
   if (options.cpu_devices == 0) options.cpu_devices = devices_of_any_job;
   App app(std::move(document), std::move(options), console);
-  compose(app);
+  emulates ? compose_emulation(app) : bundled->compose(app);
   return app;
 }
 
