@@ -27,8 +27,8 @@ void check_in_flight(const ResolvedJob& plan);
 void raise_in_flight(ResolvedJob& plan);
 /// Refuses a section that needs more devices than there are: stages, replicas and ranks are on separate devices.
 void check_devices(const ResolvedJob& plan, std::int64_t devices);
-/// Lets each stage s of P keep 2P - s micro-batches in flight, P more than it needs, if the job gives no number: it then
-/// goes on while samples of other sizes, or sections on its devices, hold up the others. On cores, and wherever
+/// Lets each stage s of P keep 2P - s micro-batches in flight, P more than it needs, if the job gives no number: it
+/// then goes on while samples of other sizes, or sections on its devices, hold up the others. On cores, and wherever
 /// memory_mib is given and suffices; with a note where it does not. Called after placement.
 void add_slack(ResolvedJob& plan, const JobTable& root);
 /// Checks the memory that the job assigns to a device of each section. Called after placement.

@@ -43,8 +43,8 @@ bool is_on_gpus(const ResolvedJob& plan) {
   return !plan.places.empty() && std::ranges::all_of(plan.places, on_gpus);
 }
 
-/// Returns StepPlannerOptions::turns: the devices that several lanes of a process share. GPUs are left out, since they run
-/// the streams of several sections concurrently, and so are replicas that share another replica's place (PL-4).
+/// Returns StepPlannerOptions::turns: the devices that several lanes of a process share. GPUs are left out, since they
+/// run the streams of several sections concurrently, and so are replicas that share another replica's place (PL-4).
 std::vector<std::vector<std::vector<std::uint32_t>>> turn_devices(const ResolvedJob& plan) {
   std::map<std::pair<ProcessId, DeviceId>, std::vector<const ReplicaPlacement*>> lanes;
   for (const ReplicaPlacement& place : plan.places) {

@@ -51,9 +51,8 @@ std::string wait_text(const WaitingFor& waiting, const SectionGraph& graph) {
 }
 
 std::string name_of(WaitKind kind) {
-  static constexpr const char* names[] = {"nothing",   "work", "input",      "gradient", "credit",  "buffer", "phase",
-                                          "reduction", "norm", "parameters", "moments",  "version", "prompts",
-                                          "turn"};
+  static constexpr const char* names[] = {"nothing",   "work", "input",      "gradient", "credit",  "buffer",  "phase",
+                                          "reduction", "norm", "parameters", "moments",  "version", "prompts", "turn"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when the lanes of a process may begin work on their devices. Lanes that share a device take turns, in the order
-// that the step's plan has for their passes.
+// Decides when the lanes of a process may begin work on their devices. Lanes that share a device take turns, in the
+// order that the step's plan has for their passes.
 //
-// DT-1 (the plan's order): a device runs one pass with a turn at a time. A unit is all training passes, or all evaluation
-//       passes, of a step; its passes on a device begin in the order of their places.
+// DT-1 (the plan's order): a device runs one pass with a turn at a time. A unit is all training passes, or all
+//       evaluation passes, of a step; its passes on a device begin in the order of their places.
 // DT-2 (units overlap): a device whose next pass in a unit cannot run yet takes the next pass of a later unit. If both
 //       could run, the earlier unit goes first, also on devices that wait until the pass' other devices are free.
 // DT-3 (one by one): a start returns before the next begins, on any thread, and none begins inside another. So work for

@@ -349,8 +349,8 @@ ClusterPlannerOptions options_of(const PlanArguments& arguments, const PlannedAp
   return options;
 }
 
-/// Returns `recompute = "layers"` for every trained section that supports it and for which the job gives no `recompute`:
-/// less memory and the same bits, for one more forward pass.
+/// Returns `recompute = "layers"` for every trained section that supports it and for which the job gives no
+/// `recompute`: less memory and the same bits, for one more forward pass.
 std::vector<std::string> recompute_settings(const LayoutCatalogue::Resolve& resolve) {
   const ResolvedJob base = resolve({});
   std::vector<std::string> settings;
