@@ -251,7 +251,7 @@ TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) 
     if (HasFailure()) return;
   }
   EXPECT_GT(unfinished, 100);
-  EXPECT_GT(rescued, 25);
+  EXPECT_GT(rescued, 15) << "26 to 28, by the timing of threads";
 }
 
 TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1
