@@ -53,7 +53,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "maestro (= ${PROJECT_VERSION}), libcaf-dev, libfabric-dev, libdnnl-dev, nlohmann-json3-dev, \
 libtomlplusplus-dev, libxxhash-dev, libonig-dev, libutf8proc-dev, libsentencepiece-dev, libarchive-dev, libpng-dev, \
-libjpeg62-turbo-dev, libwebp-dev, zlib1g-dev, libsnappy-dev, libzstd-dev, liblz4-dev, libbrotli-dev, \
+libjpeg62-turbo-dev, libwebp-dev, libsndfile1-dev, zlib1g-dev, libsnappy-dev, libzstd-dev, liblz4-dev, libbrotli-dev, \
 libthrift-dev, libboost-dev, libssl-dev, libcpp-httplib-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "cmake, g++, make | ninja-build")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Trains several models together, such as a frozen teacher and a student, or a

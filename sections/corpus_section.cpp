@@ -26,10 +26,12 @@ Ports CorpusSection::ports() const {
   add_ports({corpus_.get()}, ports.outputs);
   if (made_ != nullptr) ports.outputs.push_back({"sampled", DType::f32, 1, false, false});
   if (corpus_->other() != nullptr) add_ports(other(), ports.outputs);
+  if (corpus_->sounds() != nullptr) add_ports(sounds(), ports.outputs);
   return ports;
 }
 
 std::string CorpusSection::port_for(const std::string& port, Reading reading) {
+  if (reading == Reading::sounds) return "sound_" + port;
   const bool of_text = port == "tokens" || port == "targets";
   return reading == Reading::own || (of_text && reading == Reading::images) ? port : "other_" + port;
 }
@@ -38,8 +40,17 @@ Reading CorpusSection::reading_of(const Corpus& corpus, const std::string& reade
   return corpus.reads_other(reader) ? reading_of_other(corpus) : Reading::own;
 }
 
+const Corpus& CorpusSection::corpus_in(Reading reading, const Corpus& corpus) {
+  if (reading == Reading::own) return corpus;
+  return reading == Reading::sounds ? *corpus.sounds() : *corpus.other();
+}
+
 CorpusSection::Read CorpusSection::other() const {
   return {corpus_->other(), reading_of_other(*corpus_)};
+}
+
+CorpusSection::Read CorpusSection::sounds() const {
+  return {corpus_->sounds(), Reading::sounds};
 }
 
 void CorpusSection::add_ports(const Read& read, std::vector<Port>& outputs) {
@@ -47,7 +58,7 @@ void CorpusSection::add_ports(const Read& read, std::vector<Port>& outputs) {
   const auto add = [&](const char* name, DType dtype, std::int64_t columns, Axis axis) {
     outputs.push_back({port_for(name, read.reading), dtype, columns, false, false, axis_in(read.reading, axis)});
   };
-  if (read.reading != Reading::images) {
+  if (read.has_text()) {
     add("tokens", DType::i32, 1, Axis::tokens);
     add("targets", DType::i32, 1, Axis::tokens);
   }
@@ -66,10 +77,11 @@ void CorpusSection::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) 
   read_all({corpus_.get()}, tape, inputs, outputs);
   if (made_ != nullptr) read_sampled(tape, inputs, outputs);
   if (corpus_->other() != nullptr) read_all(other(), tape, inputs, outputs);
+  if (corpus_->sounds() != nullptr) read_all(sounds(), tape, inputs, outputs);
 }
 
 void CorpusSection::read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const {
-  if (read.reading != Reading::images) read_text(read, tape, inputs, outputs);
+  if (read.has_text()) read_text(read, tape, inputs, outputs);
   if (read.corpus->has_marks()) read_marks(read, tape, inputs, outputs);
   if (inputs.layout(axis_in(read.reading, Axis::patches)).rows() > 0) read_pictures(read, tape, inputs, outputs);
   const bool visual = inputs.layout(axis_in(read.reading, Axis::visual)).rows() > 0;

@@ -15,8 +15,10 @@ namespace maestro {
 /// two more outputs with a row for each patch: pixels (P, patch_columns) f32 and places (P, 3) i32, which are the
 /// image's number in the sample, and the patch's row and column in the image. A corpus with marks has marks (M, 4) i32
 /// (Corpus::read_marks()). If another model reads the samples in another way (Corpus::other()), its images, and its
-/// tokens and targets if it has its own, are further outputs, with `other_` before their names. With made samples,
-/// sampled (M, 1) f32 is the log-probability with which a generator drew the target; 0 for other targets.
+/// tokens and targets if it has its own, are further outputs, with `other_` before their names. The sounds of a corpus
+/// with images and sounds (Corpus::sounds()) are outputs with `sound_` before their names: sound_pixels and
+/// sound_places. With made samples, sampled (M, 1) f32 is the log-probability with which a generator drew the target; 0
+/// for other targets.
 class CorpusSection final : public Section {
  public:
   /// Corpus and store are shared with the data source actor, which reports lengths. `made` has the samples that
@@ -26,6 +28,8 @@ class CorpusSection final : public Section {
   [[nodiscard]] Ports ports() const override;
   /// Returns how a section of DataConfig::readers reads the corpus.
   [[nodiscard]] static Reading reading_of(const Corpus& corpus, const std::string& reader);
+  /// Returns the corpus that a section with this reading reads.
+  [[nodiscard]] static const Corpus& corpus_in(Reading reading, const Corpus& corpus);
   /// Returns the output for a section that connects to `port` and has this reading.
   [[nodiscard]] static std::string port_for(const std::string& port, Reading reading);
   Parameters& parameters() override { return parameters_; }
@@ -39,8 +43,10 @@ class CorpusSection final : public Section {
   struct Read {
     const Corpus* corpus;
     Reading reading = Reading::own;
+    [[nodiscard]] bool has_text() const { return reading == Reading::own || reading == Reading::tokens; }
   };
   [[nodiscard]] Read other() const;
+  [[nodiscard]] Read sounds() const;
   static void add_ports(const Read& read, std::vector<Port>& outputs);
   void read_all(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;
   void read_text(const Read& read, Tape& tape, const Inputs& inputs, Outputs& outputs) const;

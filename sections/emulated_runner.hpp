@@ -20,6 +20,7 @@ class EmulatedRunner final : public SectionRunner {
   [[nodiscard]] std::span<float> gradients() override { return gradients_; }
   [[nodiscard]] const Parameter* tied() override { return nullptr; }
   void add_over_ranks() override {}
+  void spread_to_parts() override {}
   [[nodiscard]] PendingSum gradient_sum_of_squares() const override { return {}; }
   Result<OptimizerStep> step(StepId, double, std::int64_t) override { return OptimizerStep{}; }
 

@@ -67,15 +67,6 @@ std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& input
 
 namespace {
 
-/// Returns log sigmoid(x), (M, E) as x: the first value in the log-softmax of x and 0.
-Var log_sigmoids(Tape& tape, const Var& x) {
-  const Shape shape = x.value().shape();
-  const Var flat = reshaped(tape, x, Shape{shape.elements(), 1});
-  const Var zeros = tape.output(flat.value().shape(), DType::f32, false);
-  tape.ops().zero(zeros.value());
-  return reshaped(tape, slice(tape, log_softmax(tape, concat(tape, {flat, zeros})), 0, 1), shape);
-}
-
 /// Returns the row (1, E) for each of the tokens `zeros` (M): (M, E) f32, without a gradient.
 Var for_each_token(Tape& tape, const Tensor& row, const Block& zeros) {
   Var rows = tape.output({zeros.tensor().elements(), row.elements()}, DType::f32, false);
@@ -95,7 +86,8 @@ void ExpertBalance::count(Tape& tape, const Routes& routes, const Counted& count
     const OperatorTable& ops = tape.ops();
     ops.run(CountRoutes{.experts = chosen.tensor(), .starts = rows.tensor(), .counts = counts.tensor()});
     for (const Parameter* each : parameters) {
-      ops.run(AddInto{.into = each->gradient().span<float>(), .values = counts.tensor().span<float>()});
+      const Tensor sums = each->gradient().reshaped({1, experts});
+      ops.run(Add{.a = sums, .b = counts.tensor(), .out = sums});  // unlike AddInto part of a recorded pass (OC-2)
     }
   });
 }
@@ -103,7 +95,7 @@ void ExpertBalance::count(Tape& tape, const Routes& routes, const Counted& count
 void ExpertBalance::add(Tape& tape, const Var& scores, const Routes& routes, const Counted& counted) {
   if (const double weight = experts_.balance_weight.value_or(0); weight > 0) {
     const bool sigmoids = experts_.router.kind == RouterKind::sigmoid;
-    const Var shares = softmax(tape, sigmoids ? log_sigmoids(tape, scores) : scores);
+    const Var shares = softmax(tape, sigmoids ? log_sigmoid(tape, scores) : scores);
     const bool before = experts_.balance == LoadBalance::batch;
     const Var loads =
         before ? for_each_token(tape, counted.loads->value(), zeros_) : sample_loads(tape, routes, samples_);

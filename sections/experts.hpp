@@ -7,6 +7,7 @@
 #pragma once
 
 #include "sections/expert_balance.hpp"
+#include "sections/expert_routes.hpp"
 
 namespace maestro {
 
@@ -30,6 +31,7 @@ struct ExpertOptions {
   RouteOptions router;
   GluGate gate = GluGate::silu;
   ExpertBalance* balance = nullptr;  ///< losses of the pass; null: none
+  PassRoutes routes = {};
 };
 
 /// Computes (M, C) act -> (M, C) act; on a tensor rank its summand of the group's sum.

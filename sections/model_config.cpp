@@ -8,7 +8,9 @@
 
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_vision_config.hpp"
+#include "runtime/model/vision_part.hpp"
 #include "sections/decoder/decoder_shape.hpp"
+#include "sections/memory/ngram_memory.hpp"
 
 namespace maestro {
 
@@ -170,6 +172,9 @@ std::vector<Setting> settings(const VisionConfig& ours, const VisionConfig& stor
   all.push_back(setting("patches along a window", &VisionConfig::window));
   all.push_back(setting("layers without windows", &VisionConfig::full_layers));
   all.push_back(setting("layers that are tapped", &VisionConfig::taps));
+  all.push_back(setting("bias of keys", &VisionConfig::key_bias));
+  all.push_back(setting("positions that are not trained", &VisionConfig::fixed_positions));
+  all.push_back(setting("num_mel_bins", &VisionConfig::mels));
   if (ours.positions == PatchPositions::grid) {
     all.push_back(setting("max_grid", &VisionConfig::max_grid));
   } else if (ours.positions != PatchPositions::none) {
@@ -207,6 +212,7 @@ std::vector<Setting> settings(const ProjectorConfig& ours, const ProjectorConfig
   setting("number of taps", &ProjectorConfig::taps);
   setting("number of features in a mean", &ProjectorConfig::pool);
   setting("transposed matrix", &ProjectorConfig::transposed);
+  setting("features that are dropped at a tile's end", &ProjectorConfig::drops_rest);
   return all;
 }
 
@@ -219,12 +225,34 @@ Status compare_decoders(const std::string& config_json, const HfConfigText& foun
   return compare(settings(resolved(*own), resolved(*stored)), found.file);
 }
 
+bool is_memory(const std::string& config_json) {
+  const auto type = hf_model_type(config_json, "the section's config.json");
+  return type && *type == ngram_memory_type;
+}
+
+Status compare_memories(const std::string& config_json, const HfConfigText& found) {
+  const auto own = parse_ngram_config(config_json, "the section's config.json");
+  if (!own) return own.error();
+  const auto stored = parse_ngram_config(found.text, found.file);
+  if (!stored) return stored.error();
+  const auto setting = [&](const char* key, auto member) {
+    return Setting{key, text((*own).*member), text((*stored).*member)};
+  };
+  return compare({setting("ngram_size", &NGramShape::orders), setting("heads_per_ngram", &NGramShape::heads),
+                  setting("ngram_vocab_size_base", &NGramShape::rows), setting("ngram_embed_dim", &NGramShape::dim),
+                  setting("vocab_size", &NGramShape::vocabulary), setting("seed", &NGramShape::seed),
+                  setting("eos_token_id", &NGramShape::end_of_text),
+                  setting("make_ngram_vocab_size_divisible_by", &NGramShape::divisor)},
+                 found.file);
+}
+
 template <class Config>
 Status compare_with(const std::string& config_json, const HfConfigText& found,
-                    Result<Config> (*parse)(std::string_view, std::string_view)) {
-  const auto own = parse(config_json, "the section's config.json");
+                    Result<Config> (*parse)(std::string_view, std::string_view, Modality)) {
+  const Modality modality = modality_of_config(config_json);
+  const auto own = parse(config_json, "the section's config.json", modality);
   if (!own) return own.error();
-  const auto stored = parse(found.text, found.file);
+  const auto stored = parse(found.text, found.file, modality);
   if (!stored) return stored.error();
   return compare(settings(*own, *stored), found.file);
 }
@@ -237,15 +265,25 @@ ModelPart part_of_config(const std::string& config_json) {
   return type && *type == "maestro_projector" ? ModelPart::projector : ModelPart::language_model;
 }
 
+ModelPart part_in_folder(const std::string& config_json, const std::filesystem::path& folder) {
+  const ModelPart part = part_of_config(config_json);
+  if (part == ModelPart::language_model || modality_of_config(config_json) == Modality::image) return part;
+  if (!has_image_part(vision_language_type(folder))) return part;
+  return part == ModelPart::vision ? ModelPart::audio : ModelPart::audio_projector;
+}
+
 Status check_same_model(const std::string& config_json, const std::filesystem::path& folder) {
   const auto found = read_hf_config_text(folder);
   if (!found) return found.error();
+  if (is_memory(config_json)) return compare_memories(config_json, *found);
   switch (part_of_config(config_json)) {
     case ModelPart::vision:
       return compare_with<VisionConfig>(config_json, *found, parse_hf_vision_config);
     case ModelPart::projector:
       return compare_with<ProjectorConfig>(config_json, *found, parse_hf_projector_config);
     case ModelPart::language_model:
+    case ModelPart::audio:
+    case ModelPart::audio_projector:
     case ModelPart::other:
       break;
   }

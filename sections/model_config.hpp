@@ -13,6 +13,9 @@ namespace maestro {
 /// Returns the part of a vision-language model that a section with this config_json() can be.
 [[nodiscard]] ModelPart part_of_config(const std::string& config_json);
 
+/// Returns the part of the model in `folder`, which may have encoders for images and for sounds, that it is.
+[[nodiscard]] ModelPart part_in_folder(const std::string& config_json, const std::filesystem::path& folder);
+
 /// Compares a section's config_json() with `folder`/config.json by the settings that decide shapes and results: family,
 /// sizes, tying, rope_theta and the norms' epsilon. If the file describes a complete model, compares the section's
 /// part. The error names the file, the first key that differs and both values.

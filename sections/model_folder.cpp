@@ -219,7 +219,7 @@ Status write_complete_model(const std::vector<StoredSection>& parts, const fs::p
                             ExportedModel& model) {
   std::vector<WeightsFolder::Change> changes;
   for (const StoredSection& part : parts) {
-    const Result<WeightsFolder> weights = WeightsFolder::open(complete, part_of_config(part.state.config));
+    const Result<WeightsFolder> weights = WeightsFolder::open(complete, part_in_folder(part.state.config, complete));
     if (!weights) return weights.error();
     const auto own = weights->changes(part.state.parameters);
     if (!own) return own.error();
@@ -231,7 +231,8 @@ Status write_complete_model(const std::vector<StoredSection>& parts, const fs::p
   if (const Status copied = weights->copy_changed(to, changes); !copied) return copied;
   std::vector<std::string> files = model_files(complete);
   std::erase(files, whole_model_file);
-  for (const char* more : {"config.json", "model.safetensors.index.json", "video_preprocessor_config.json"}) {
+  for (const char* more : {"config.json", "model.safetensors.index.json", "video_preprocessor_config.json",
+                           "spk_dict.pt"}) {  // voices of Qwen2.5-Omni
     std::error_code failure;
     if (fs::exists(complete / more, failure)) files.emplace_back(more);
   }

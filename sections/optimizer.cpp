@@ -52,6 +52,15 @@ void step_by_counts(const OperatorTable& ops, Parameters& parameters, std::int64
   }
 }
 
+/// Steps the rows of tables that have gradients.
+void step_tables(Parameters& parameters, RowAdaGrad settings) {
+  for (const Parameter* table : parameters.row_tables()) {
+    settings.moment_scale = table->rule().rate;
+    step_rows(table->row_gradients()->merged(), settings, table->value(), table->row_sums());
+    table->row_gradients()->clear();
+  }
+}
+
 }  // namespace
 
 void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor,
@@ -82,6 +91,7 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   settings.weight_decay = 0;
   update(parameters.decayed_elements(), parameters.learned_elements());
   step_by_counts(ops, parameters, tokens);
+  step_tables(parameters, {.lr = settings.lr, .epsilon = config_.epsilon, .clip_factor = clip_factor});
   parameters.values_changed();
   if (!parameters.optimizer_sharded()) parameters.rounded_along();
 }

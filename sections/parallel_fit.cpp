@@ -24,10 +24,16 @@ std::string cannot_be_cut(std::int64_t count, const char* what, const Layout& la
 }
 
 Misfit misfit(const CutSizes& sizes, const Layout& layout) {
-  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, "kv_heads"},
+  constexpr const char* kv_heads = "kv_heads";
+  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, kv_heads},
                                     std::pair{sizes.delta_key_heads, "delta_key_heads"}}) {
     if (count % layout.tensor != 0) return {"tensor", cannot_be_cut(count, what, layout, layout.tensor)};
-    if (count % layout.ranks() != 0) return {"context", cannot_be_cut(count, what, layout, layout.ranks())};
+    const std::int64_t own = count / layout.tensor;
+    // Several context ranks may have the same key head.
+    const bool shared = what == kv_heads && own > 0 && layout.context % own == 0;
+    if (!shared && count % layout.ranks() != 0) {
+      return {"context", cannot_be_cut(count, what, layout, layout.ranks())};
+    }
   }
   if (sizes.ffn % layout.tensor != 0) return {"tensor", cannot_be_cut(sizes.ffn, "ffn", layout, layout.tensor)};
   if (sizes.vocabulary > 0 && sizes.vocabulary < layout.tensor) {

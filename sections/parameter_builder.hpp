@@ -59,6 +59,12 @@ class ParameterBuilder {
     state_.push_back({.name = parameter.name(), .parameter = &parameter, .transposed = true, .grouped = true});
     return parameter;
   }
+  /// Adds a convolution's kernel (N, offsets C), stored as (N, C, offsets).
+  Parameter& kernel(const std::string& name, Shape shape, double deviation, std::int64_t offsets) {
+    Parameter& made = matrix(name, shape, deviation);
+    state_.push_back({.name = name, .parameter = &made, .offsets = offsets});
+    return made;
+  }
   /// Stores some rows under `name`; `first` and `rows` count in the full parameter.
   void stored_rows(const std::string& name, Parameter& parameter, std::int64_t first, std::int64_t rows) {
     state_.push_back({name, &parameter, first, rows, false});

@@ -30,7 +30,7 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
       space_(!site.own_memory),
       table_(make_table()),
       context_(probed_.context) {
-  const Layout layout = node().layout;
+  const Layout layout = this->layout();
   const auto at = static_cast<std::int64_t>(rank.value());
   tensor_group_ = make_group(site.tensor_group, layout.tensor, layout.tensor_of(at));
   context_group_ = make_group(site.context_group, layout.context, layout.context_of(at));
@@ -98,7 +98,7 @@ MemorySpace& PassProbe::port_memory(bool of_source) {
 const Tensor& PassProbe::add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port,
                              const MicroBatchPlan& batch, MemoryKind of_device) {
   const GraphEdge& joined = probed_.graph->edge(edge);
-  const Layout layout = node().layout;
+  const Layout layout = this->layout();
   const auto rank = static_cast<std::int64_t>(rank_.value());
   const std::int64_t rows = layout.rows(sharding, batch.rows(joined.axis, joined.sources), rank).count;
   const Shape shape{rows, layout.columns(sharding, joined.columns, rank).count};
@@ -125,7 +125,7 @@ PassProbe::Fed PassProbe::inputs(const MicroBatchPlan& batch) {
     const SpaceMemory memory(host_memory(), std::max<std::size_t>(Tensor(nullptr, joined.dtype, shape).bytes(), 1));
     const Tensor value(memory.data(), joined.dtype, shape);
     probed_.read(joined.from_port, batch, value);
-    const RowRange rows = node().layout.rows(joined.to_sharding, shape.rows(), rank_.value());
+    const RowRange rows = layout().rows(joined.to_sharding, shape.rows(), rank_.value());
     std::memcpy(own.raw(), value.row_slice(rows.first, rows.count).raw(), own.bytes());
   }
   return fed;
@@ -204,7 +204,7 @@ ObservedPasses PassProbe::pass(const MicroBatchPlan& batch) {
 }
 
 OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatchPlan& batch) {
-  const Layout layout = node().layout;
+  const Layout layout = this->layout();
   const bool keeps = node().runs_backward() && batch.pass == Pass::train;
   SampleShape sum;
   double flops = 0;
@@ -216,7 +216,7 @@ OperatorCall PassProbe::whole_call(const std::string& direction, const MicroBatc
     bytes += (keeps ? cost.bytes : 0) + cost.working;
     sum.tokens += sample.tokens;
     sum.patches += sample.patches;
-    sum.visual += sample.visual;
+    sum.visual += sample.visual + sample.heard;
   }
   if (dry()) cost_bytes_ = std::max(cost_bytes_, static_cast<std::size_t>(bytes / static_cast<double>(layout.ranks())));
   OperatorCall call{direction + " " + node().name + " " + code_,

@@ -57,7 +57,8 @@ struct ProbedSection {
   SectionFactory factory;
   SectionContext context;  ///< without place, table and groups
   OptimizerConfig optimizer;
-  bool zero = false;  ///< replica 0 keeps its shard of the optimizer state
+  bool zero = false;          ///< replica 0 keeps its shard of the optimizer state
+  ReplicaIndex replica = {};  ///< the replica whose layout the probe has
   /// The section on the meta device, for DY-4; null: the section runs dry.
   std::shared_ptr<const Section> described = {};
   /// Fills the value (M, columns) of a source's port for a micro-batch's samples.
@@ -107,6 +108,7 @@ class PassProbe {
   /// Returns the memory of tensors at ports: the device's, if it is separate, except for values of sources.
   [[nodiscard]] MemorySpace& port_memory(bool of_source);
   [[nodiscard]] const GraphNode& node() const { return probed_.graph->node(probed_.section); }
+  [[nodiscard]] Layout layout() const { return node().layout_of(probed_.replica); }
   [[nodiscard]] ObservedTable make_table();
   void called(OperatorCall call, double ms);
   [[nodiscard]] std::unique_ptr<ObservedGroup> make_group(Communicator* given, std::int64_t size, std::int64_t rank);

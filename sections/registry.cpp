@@ -23,6 +23,8 @@
 #include "sections/decoder/language_model_head.hpp"
 #include "sections/distill/recorded_teacher.hpp"
 #include "sections/distill/student_table.hpp"
+#include "sections/memory/memory_layer.hpp"
+#include "sections/memory/ngram_memory.hpp"
 #include "sections/vision/projector.hpp"
 #include "sections/vision/vision_encoder.hpp"
 #include "sections/vision/vision_language_decoder.hpp"
@@ -84,10 +86,23 @@ SectionFactory vision_encoder(const SectionTable& section) {
   return plain<VisionEncoder>(section);
 }
 
+SectionFactory audio_encoder(const SectionTable& section) {
+  match_processor(section);
+  VisionEncoder::Options options = VisionEncoder::Options::read(section.table, Modality::sound);
+  if (section.corpus != nullptr && options.vision.mels == 0) {
+    section.table.fail("weights", "names no model that hears; an encoder of sounds begins from its folder");
+  }
+  return factory<VisionEncoder>(std::move(options), section.data);
+}
+
 /// Returns the factory of a section that also reads its neighbours' tables.
 template <class Kind>
 SectionFactory linked(const SectionTable& section) {
   return factory<Kind>(Kind::Options::read(section.table, section.root), section.data);
+}
+
+SectionFactory audio_projector(const SectionTable& section) {
+  return factory<Projector>(Projector::Options::read(section.table, section.root, Modality::sound), section.data);
 }
 
 /// Returns the shape of the data, with the precision of the visual rows.
@@ -102,12 +117,14 @@ template <class Kind>
 SectionFactory decoder(const SectionTable& section) {
   auto options = Kind::Options::read(section.table);
   match_tokens(section.table, options.decoder, section.data);
+  options.decoder.memory = read_memory(section.table, section.root, options.decoder.layers);
   return factory<Kind>(std::move(options), with_visual(section));
 }
 
 SectionFactory decoder_trunk(const SectionTable& section) {
   auto options = DecoderTrunk::Options::read(section.table);
   match_tokens(section.table, options.decoder, section.data);
+  options.decoder.memory = read_memory(section.table, section.root, options.decoder.layers);
   if (options.boundary == TeacherOutput::sampled) {
     if (section.generator.empty()) {
       section.table.fail("boundary", "is \"sampled\", which teaches the samples that a student makes; add a table " +
@@ -145,15 +162,24 @@ SectionFactory distilled_decoder(const SectionTable& section) {
   auto options = read_student(section.table, section.root, section.data, section.generator);
   for (TeacherModel& teacher : options.teachers) set_reading(section, teacher);
   match_tokens(section.table, options.decoder, section.data);
+  options.decoder.memory = read_memory(section.table, section.root, options.decoder.layers);
   return factory<DistilledDecoder>(std::move(options), with_visual(section));
 }
 
 SectionFactory generator(const SectionTable& section) {
   (void)read_generator(section.table);
   const JobTable sender = section.root.table(section.weights_of.empty() ? "student" : section.weights_of);
+  if (sender.has("memory_layer")) {
+    sender.fail("memory_layer",
+                "is not supported with a generator, which has no memory; leave it or [" + section.name + "] out");
+  }
   Generator::Options options{read_decoder_shape(sender), section.data};
   match_tokens(sender, options.decoder, section.data);
   return factory<Generator>(std::move(options), section.data);
+}
+
+SectionFactory ngram_memory(const SectionTable& section) {
+  return factory<NGramMemory>(NGramMemory::Options::read(section.table, section.data), section.data);
 }
 
 SectionFactory recorded_teacher(const SectionTable& section) {
@@ -207,8 +233,12 @@ SectionRegistry builtin_sections() {
   registry.add(generator_type, "language model that makes samples with the weights of a trained section", generator);
   registry.add("distilled_decoder", "language model that learns from teachers", distilled_decoder);
   registry.add(recorded_teacher_type, "teacher on file: sends what `maestro teach` recorded", recorded_teacher);
+  registry.add(ngram_memory_type, "table of hashed n-grams that a decoder reads at one layer", ngram_memory);
   registry.add("vision_encoder", "vision transformer from image patches to features", vision_encoder);
   registry.add("projector", "from vision features to a decoder's width", linked<Projector>);
+  registry.add("audio_encoder", "transformer from mel frames of sounds to features, in a model that also reads images",
+               audio_encoder);
+  registry.add("audio_projector", "from features of sounds to a decoder's width, in such a model", audio_projector);
   registry.add("vision_language_decoder", "whole language model with its loss that reads images",
                vision_language_decoder);
   return registry;

@@ -61,9 +61,10 @@ class SectionRegistry {
 inline constexpr const char* generator_type = "generator";
 
 /// Returns the registry of decoder_trunk, language_model_head, decoder_lm, distilled_decoder, recorded_teacher,
-/// generator, vision_encoder, projector and vision_language_decoder. Some builders read other tables for widths and
-/// precisions: distilled_decoder the tables that its key `teacher` names (default "teacher"), projector the tables
-/// `vision` and `decoder`, vision_language_decoder the table `projector`.
+/// generator, ngram_memory, vision_encoder, projector and vision_language_decoder. Some builders read other tables for
+/// widths and precisions: distilled_decoder the tables that its key `teacher` names (default "teacher"), projector the
+/// tables `vision` and `decoder`, vision_language_decoder the table `projector`, and decoders with `memory_layer` the
+/// table that their key `memory` names.
 [[nodiscard]] SectionRegistry builtin_sections();
 
 }  // namespace maestro

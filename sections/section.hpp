@@ -162,15 +162,16 @@ struct SampleShape {
   std::int64_t images = 0;  ///< tiles, which the encoder sees separately
   /// Positions with a target; 0 unless another model reads other tokens.
   std::int64_t answers = 0;
+  std::int64_t heard = 0;  ///< rows that the decoder receives for sounds next to images
   [[nodiscard]] std::int64_t rows(Axis axis) const {
-    if (axis == Axis::answers) return answers;
+    if (axis == Axis::answers || axis == Axis::heard) return axis == Axis::heard ? heard : answers;
     return axis == Axis::tokens ? tokens : axis == Axis::patches ? patches : visual;
   }
 };
 /// Returns a sample's shape for a section with this reading.
 [[nodiscard]] inline SampleShape shape_of(const SampleRef& sample, Reading reading) {
   const SampleRef read = sample.read_as(reading);
-  return {read.tokens, read.patches, read.visual, read.images, read.answers};
+  return {read.tokens, read.patches, read.visual, read.images, read.answers, reading == Reading::own ? read.heard : 0};
 }
 
 /// A sample's FLOPs by layer, and the additional work of the first and the last stage: for partitioning into stages.
@@ -191,6 +192,9 @@ struct StateEntry {
   bool copy = false;        ///< stored by another stage: read, but not written
   bool vector = false;      ///< a single row of a matrix that is stored as a vector
   bool grouped = false;     ///< all groups of a parameter, stored as (groups, ...), transposed or not
+  /// Offsets of a convolution's kernel, which is stored as (rows, channels, offsets) and held as (rows, offsets x
+  /// channels); 0: none.
+  std::int64_t offsets = 0;
 };
 
 /// Parameters with the names under which they are stored.

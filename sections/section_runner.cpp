@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "runtime/core/nearest_name.hpp"
+#include "runtime/ops/functions.hpp"
 #include "sections/expert_balance.hpp"
 
 namespace maestro {
@@ -64,6 +65,20 @@ void seed(Tape& tape, const Var& var, const PortTensor& gradient) {
   const Block block = tape.scratch(gradient.tensor.shape(), gradient.tensor.dtype());
   tape.ops().upload(gradient.tensor, block.tensor());
   tape.add_gradient(var, block);
+}
+
+/// Returns an input in the dtype of its port, which an edge in bf16 may have rounded (GraphNode::sends_bf16).
+Var as_port(Tape& tape, const Var& input, const std::vector<Port>& ports, const std::string& name) {
+  const auto port = std::ranges::find(ports, name, &Port::name);
+  return port == ports.end() ? input : converted(tape, input, port->dtype);
+}
+
+/// Returns an output in the dtype of its edge: an edge in bf16 takes outputs of ports in f32.
+Var as_edge(Tape& tape, const Var& output, const std::vector<Port>& ports, const PortTensor& edge) {
+  const auto port = std::ranges::find(ports, edge.port, &Port::name);
+  const bool rounds = port != ports.end() && port->dtype == DType::f32 && output.value().dtype() == DType::f32 &&
+                      edge.tensor.dtype() == DType::bf16;
+  return rounds ? converted(tape, output, DType::bf16) : output;
 }
 
 std::string text_of(const Tensor& tensor) {
@@ -228,18 +243,24 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
       given.set_layout(axis, rows.fill(plan, axis_in(context_.reading, axis), tape));
     }
     for (const PortTensor& input : inputs) {
-      Var var = input_of(tape, input, input.differentiable && keep);
-      if (keep) batch->inputs.emplace_back(input.port, var);
-      given.set(input.port, std::move(var), input.memory == MemoryKind::host ? input.tensor : Tensor());
+      const Var arrived = input_of(tape, input, input.differentiable && keep);
+      if (keep) batch->inputs.emplace_back(input.port, arrived);
+      Var var = as_port(tape, arrived, ports_.inputs, input.port);
+      const bool same = var.value().dtype() == input.tensor.dtype();
+      const bool on_host = same ? input.memory == MemoryKind::host : ops.memory().host();
+      const Tensor host = !on_host ? Tensor() : same ? input.tensor : var.value();
+      given.set(input.port, std::move(var), host);
       if (!input.sources.all()) given.set_taken(input.port, taken(plan, input.sources));
     }
     repeat(keep ? PassKind::forward_kept : PassKind::forward_only, [&] { section_->forward(tape, given, results); });
   }
   check_results(results, keep && context_.trained && context_.parallel.rank == 0);  // other ranks may report nothing
+  std::vector<std::pair<std::string, Var>> sent = results.values();
   for (const PortTensor& output : outputs) {
-    const Var* value = results.find(output.port);
-    if (value == nullptr) throw std::logic_error("section gave no value for its output port '" + output.port + "'");
-    const Tensor& given = value->value();
+    const auto value = std::ranges::find(sent, output.port, &std::pair<std::string, Var>::first);
+    if (value == sent.end()) throw std::logic_error("section gave no value for its output port '" + output.port + "'");
+    value->second = as_edge(tape, value->second, ports_.outputs, output);
+    const Tensor& given = value->second.value();
     if (given.dtype() != output.tensor.dtype() || given.elements() != output.tensor.elements() ||
         given.columns() != output.tensor.columns()) {
       throw std::logic_error("output port '" + output.port + "' gave " + text_of(given) + ", its edge carries " +
@@ -249,7 +270,7 @@ PassMetrics SectionRunner::forward(const MicroBatchPlan& plan, std::span<const P
     if (!outputs_checked_ && context_.memory().holds_values()) check_numbers(output);
   }
   outputs_checked_ = true;
-  if (keep) batch->outputs = results.values();  // also values that other ranks send: their gradient comes to every rank
+  if (keep) batch->outputs = std::move(sent);  // also values that other ranks send: their gradient comes to every rank
   PassMetrics metrics = results.pass_metrics();
   results = Outputs();
   if (keep) {
@@ -273,6 +294,7 @@ void SectionRunner::backward(const MicroBatchPlan& plan, std::span<const PortTen
     }
   }
   batch->outputs.clear();
+  section_->parameters().begin_backward(plan.index);
   repeat(PassKind::backward, [&] { batch->recording.backward(); });
   for (const PortTensor& wanted : input_gradients) {
     for (const auto& [port, var] : batch->inputs) {
@@ -307,11 +329,24 @@ void SectionRunner::add_over_ranks() {
   if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
 }
 
+void SectionRunner::spread_to_parts() {
+  Communicator* const group = context_.parallel.context_group;
+  if (group == nullptr) return;
+  const std::span<float> gradients = section_->parameters().gradients();
+  const Tensor all(reinterpret_cast<std::byte*>(gradients.data()), DType::f32,
+                   {1, static_cast<std::int64_t>(gradients.size())});
+  const TensorBlock whole{0, 1, 0, static_cast<std::int64_t>(gradients.size())};
+  std::vector<BlockTransfer> sends, receives;
+  if (group->rank() > 0) receives.push_back({0, whole});
+  for (std::int64_t part = 1; group->rank() == 0 && part < group->size(); ++part) sends.push_back({part, whole});
+  group->exchange(all, sends, all, receives);
+}
+
 std::vector<std::span<float>> SectionRunner::counted_gradients() const {
   const ParallelContext& parallel = context_.parallel;
   const Parameters& parameters = section_->parameters();
   std::vector<std::span<float>> spans;
-  if (parallel.layout.ranks() == 1) {
+  if (parallel.layout.tensor == 1 && parallel.context() == 0) {
     spans = {parameters.gradients()};
   } else if (parallel.context() == 0) {
     spans = parameters.sharded_gradients();
@@ -329,6 +364,7 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
 PendingSum SectionRunner::gradient_sum_of_squares() const {
   PendingSum sum;
   for (const std::span<float> span : counted_gradients()) sum.add(context_.ops->run(SumOfSquares{.values = span}));
+  for (const Parameter* table : section_->parameters().row_tables()) sum.add(table->row_gradients()->sum_of_squares());
   return sum;
 }
 

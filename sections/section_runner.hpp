@@ -6,7 +6,8 @@
 //
 // RU-2 (own tapes): every micro-batch in flight has a separate tape and arena; both are reused.
 // RU-3 (gradient order): gradients accumulate in the order of the backward calls.
-// RU-4 (equal ranks): after add_over_ranks() ranks that hold the same parameter hold bitwise the same gradient of it.
+// RU-4 (equal ranks): ranks that hold the same parameter hold bitwise the same gradient of it after add_over_ranks()
+//       and after spread_to_parts().
 // RU-5 (asynchronous): nothing waits for the device: the results of a call are ready when Device::finish() reports it,
 //       and its arguments stay valid until then.
 #pragma once
@@ -73,9 +74,11 @@ class SectionRunner {
   /// rank has a part of, and over the context group all gradients, after a section has fetched them
   /// (Section::fetches_gradients). A collective of all ranks.
   virtual void add_over_ranks();
+  /// Copies all gradients of the first context part to the other parts. A collective of all ranks.
+  virtual void spread_to_parts();
   /// Returns this rank's share; the shares of all ranks and pipeline stages of a section's replica add up to the
-  /// section's sum. The first stage counts parameters that the first and the last stage both hold (Section::tied). Each
-  /// replica with sharded optimizer state counts the range that it keeps.
+  /// section's sum, with the same bits whatever the context. The first stage counts parameters that both end stages
+  /// hold (Section::tied). Each replica with sharded optimizer state counts the range that it keeps.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
   /// Clips by `norm` (the section's, or all sections together) and steps the optimizer. Replicas with sharded optimizer
   /// state have then offered the new values of the kept range (Parameters::stage_shard). `tokens`: the section's in the

@@ -21,7 +21,19 @@ using Names = std::map<std::string, ConstTensor, std::less<>>;
 /// A section and the flat buffer that is read or written.
 struct Source {
   Section* section = nullptr;
+  ParameterBuffer which = ParameterBuffer::values;
   Tensor flat;
+
+  /// Returns the entries with a part in the buffer: a table that is stepped by rows has only values.
+  [[nodiscard]] std::vector<StateEntry> entries() const {
+    std::vector<StateEntry> entries = section->state();
+    if (which == ParameterBuffer::values) return entries;
+    std::erase_if(entries, [](const StateEntry& entry) { return entry.parameter->rule().by_rows(); });
+    return entries;
+  }
+  [[nodiscard]] Tensor part(const Parameter& parameter) const {
+    return parameter.rule().by_rows() ? parameter.value() : section->parameters().part(flat, parameter);
+  }
 };
 
 /// Rows of the stored tensor that a rank holds, before transposing, and their place in its buffer.
@@ -57,6 +69,7 @@ Shape stored_shape(const StateEntry& entry) {
     const std::int64_t groups = entry.parameter->groups();
     return entry.transposed ? Shape{groups, columns, rows} : Shape{groups, rows, columns};
   }
+  if (entry.offsets > 0) return Shape{shape[0], shape.elements() / shape[0] / entry.offsets, entry.offsets};
   return entry.transposed ? Shape{shape.columns(), shape.rows()} : shape;
 }
 
@@ -140,6 +153,19 @@ void copy_values(View<From> from, View<To> to, std::int64_t rows, std::int64_t c
   }
 }
 
+/// Calls copy(held, stored, rows, columns) for the piece; for the channels of each offset if it is of a kernel.
+template <class Held, class Stored, class Copy>
+void copy_parts(const Piece& piece, const StateEntry& entry, View<Held> held, View<Stored> stored, const Copy& copy) {
+  if (entry.offsets == 0) return copy(held, stored, piece.held.rows(), piece.held.columns());
+  const std::int64_t channels = piece.held.columns() / entry.offsets;
+  stored.column_stride = entry.offsets;
+  for (std::int64_t offset = 0; offset < entry.offsets; ++offset) {
+    copy(held, stored, piece.held.rows(), channels);
+    held.data += channels;
+    ++stored.data;
+  }
+}
+
 /// Calls body(Value()), Value being float or bfloat16.
 template <class Body>
 void with_value_of(const ConstTensor& tensor, Body body) {
@@ -154,8 +180,10 @@ void with_value_of(const ConstTensor& tensor, Body body) {
 void copy_out(const Piece& piece, const StateEntry& entry, const Tensor& stored) {
   with_value_of(piece.held, [&]<class Held>(Held) {
     with_value_of(stored, [&]<class Stored>(Stored) {
-      copy_values(view_of<Held>(piece), place_of(piece, entry, stored.data<Stored>()), piece.held.rows(),
-                  piece.held.columns());
+      copy_parts(piece, entry, view_of<Held>(piece), place_of(piece, entry, stored.data<Stored>()),
+                 [](auto held, auto whole, std::int64_t rows, std::int64_t columns) {
+                   copy_values(held, whole, rows, columns);
+                 });
     });
   });
 }
@@ -163,8 +191,10 @@ void copy_out(const Piece& piece, const StateEntry& entry, const Tensor& stored)
 void copy_in(const Piece& piece, const StateEntry& entry, const ConstTensor& stored) {
   with_value_of(piece.held, [&]<class Held>(Held) {
     with_value_of(stored, [&]<class Stored>(Stored) {
-      copy_values(place_of(piece, entry, stored.data<Stored>()), view_of<Held>(piece), piece.held.rows(),
-                  piece.held.columns());
+      copy_parts(piece, entry, view_of<Held>(piece), place_of(piece, entry, stored.data<Stored>()),
+                 [](auto held, auto whole, std::int64_t rows, std::int64_t columns) {
+                   copy_values(whole, held, rows, columns);
+                 });
     });
   });
 }
@@ -202,6 +232,7 @@ Status check_buffer(const Source& source) {
     return Error{ErrorCode::invalid_argument,
                  "'" + parameter.name() + "' was dropped when the section was frozen; store it before that"};
   }
+  if (parameters.elements() == 0 && (source.which == ParameterBuffer::values || parameters.trained())) return {};
   if (!source.flat.defined() || source.flat.elements() != parameters.elements()) {
     return Error{ErrorCode::invalid_argument, "the section has no such state: it is not trained"};
   }
@@ -335,7 +366,7 @@ Room room_for(const std::vector<StateEntry>& entries, std::string_view prefix, E
 /// Copies the rank's pieces into the full tensor; returns the number of elements copied.
 std::int64_t collect(const Source& rank, const StateEntry& entry, const Tensor& whole) {
   std::int64_t copied = 0;
-  for (const Piece& piece : pieces_of({rank.section->parameters().part(rank.flat, *entry.parameter)}, entry)) {
+  for (const Piece& piece : pieces_of({rank.part(*entry.parameter)}, entry)) {
     copy_out(piece, entry, whole);
     copied += piece.held.elements();
   }
@@ -346,7 +377,7 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
   std::vector<std::vector<StateEntry>> entries;
   for (const Source& rank : ranks) {
     if (const Status usable = check_buffer(rank); !usable) return usable.error();
-    entries.push_back(rank.section->state());
+    entries.push_back(rank.entries());
     std::erase_if(entries.back(), [](const StateEntry& entry) { return entry.copy; });
   }
   Room room = room_for(entries.front(), prefix, std::move(as));
@@ -368,9 +399,18 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
   auto snapshot = export_tensors(tensor_ranks, ParameterBuffer::values);
   if (!snapshot) return Error{snapshot.error().code, folder.string() + ": " + snapshot.error().message};
   if (const Status made = make_folder(folder); !made) return made;
+  std::vector<NamedTensor> tensors = std::move(snapshot->tensors);
+  const auto memory = std::ranges::stable_partition(
+      tensors, [](const NamedTensor& named) { return !named.name.starts_with(memory_prefix); });
+  const std::vector<NamedTensor> of_memory(memory.begin(), memory.end());
+  tensors.erase(memory.begin(), memory.end());
   // Readers of the Hugging Face library look for this mark.
-  const auto weights = write_safetensors(folder / "model.safetensors", snapshot->tensors, {{"format", "pt"}});
+  const auto weights = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
   if (!weights) return weights.error();
+  if (!of_memory.empty()) {
+    const auto written = write_safetensors(folder / memory_file, of_memory, {{"format", "pt"}});
+    if (!written) return written.error();
+  }
   const auto config = write_file(folder / "config.json", tensor_ranks.front()->config_json());
   return config ? Status() : Status(config.error());
 }
@@ -388,7 +428,7 @@ Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, Pa
   std::vector<Source> ranks;
   for (Section* section : tensor_ranks) {
     const HostView& view = views.emplace_back(section->parameters(), which);
-    ranks.push_back({section, view.values()});
+    ranks.push_back({section, which, view.values()});
   }
   return merged(ranks, prefix, std::move(as));
 }
@@ -396,17 +436,16 @@ Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, Pa
 Status import_tensors(Section& section, ParameterBuffer which, std::span<const NamedTensor> tensors,
                       const std::string& file, std::string_view prefix) {
   const HostView view(section.parameters(), which);
-  const Source into{&section, view.values()};
+  const Source into{&section, which, view.values()};
   if (const Status usable = check_buffer(into); !usable) {
     return Error{usable.error().code, file + ": " + usable.error().message};
   }
   Names stored;
   for (const NamedTensor& tensor : tensors) stored.emplace(tensor.name, tensor.tensor);
-  const std::vector<StateEntry> entries = section.state();
+  const std::vector<StateEntry> entries = into.entries();
   if (const Status fits = check_all(section, entries, stored, file, prefix); !fits) return fits;
   for (const StateEntry& entry : entries) {
-    const Tensor held = section.parameters().part(into.flat, *entry.parameter);
-    take(stored.find(std::string(prefix) + entry.name)->second, entry, {held});
+    take(stored.find(std::string(prefix) + entry.name)->second, entry, {into.part(*entry.parameter)});
   }
   view.put_back();
   section.parameters().values_changed();
@@ -424,9 +463,13 @@ Status save_weights(std::span<Section* const> tensor_ranks, const std::filesyste
 
 Status load_weights(Section& section, const std::filesystem::path& folder) {
   if (const Status same = check_same_model(section.config_json(), folder); !same) return same;
-  const auto stored = WeightsFolder::open(folder, part_of_config(section.config_json()));
+  const auto stored = WeightsFolder::open(folder, part_in_folder(section.config_json(), folder));
   if (!stored) return stored.error();
-  const auto& [parameters, entries] = section.weights();
+  auto [parameters, entries] = section.weights();
+  const auto of_memory = [](const std::string& name) { return name.starts_with(memory_prefix); };
+  if (parameters->trained() && std::ranges::none_of(stored->names(), of_memory)) {
+    std::erase_if(entries, [&](const StateEntry& entry) { return of_memory(entry.name); });  // begins at random
+  }
   std::map<Parameter*, std::vector<const StateEntry*>> entries_of;
   Names described;
   for (const std::string& name : stored->names()) {
@@ -440,6 +483,10 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
   for (const StateEntry& entry : entries) entries_of[entry.parameter].push_back(&entry);
   for (Parameter& parameter : parameters->all()) {
     const std::vector<const StateEntry*>& own = entries_of[&parameter];
+    if (own.empty() && of_memory(parameter.name())) {
+      if (parameters->values_later()) parameters->initialise(parameter);
+      continue;
+    }
     if (own.size() == 1 && parameters->takes_blocks(parameter)) {
       if (const auto blocks = stored->blocks(own.front()->name).value_or_throw()) {
         parameters->load_blocks(parameter, [&](Mxfp4Room& room, std::int64_t first) {
@@ -450,6 +497,8 @@ Status load_weights(Section& section, const std::filesystem::path& folder) {
       }
     }
     parameters->load(parameter, [&](std::span<float> values, std::int64_t first) {
+      // Rows without a stored tensor, such as a bias that the model lacks.
+      if (parameters->values_later()) std::ranges::fill(values, 0.0F);
       const HeldRows held{Tensor(values.data(), DType::f32, Shape{std::ssize(values)}), first};
       for (const StateEntry* entry : entries_of[&parameter]) {
         if (pieces_of(held, *entry).empty()) continue;

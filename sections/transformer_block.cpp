@@ -64,6 +64,30 @@ Var branch_input(Tape& tape, Stream& stream, const Affine& norm, const NormTerms
   return converted(tape, stream.sum, tape.compute());
 }
 
+/// Returns `product` of the tensor group's rows of x (M_t, C), (M_c, N). The gathered rows are not kept: the backward
+/// pass gathers them again (Korthikanti et al. 2022, arXiv 2205.05198).
+template <class Product>
+Var of_gathered(Tape& tape, const Var& x, Communicator* group, std::int64_t rows, Product product) {
+  const Var all = all_gather_rows(tape, x, group, rows);
+  Var y = product(all);
+  if (group == nullptr || !y.needs_gradient()) return y;
+  const Shape shape = all.value().shape();
+  tape.forget(all);
+  tape.record(y, [&tape, x, all, shape, group] {  // runs before the steps of `product`
+    const Block again = tape.scratch(shape, x.value().dtype());
+    group->all_gather_rows(x.value(), again.tensor());
+    tape.remember(all, again);
+  });
+  return y;
+}
+
+/// Returns the tensor group's sum of `parts` (M_c, C), the result of a product, by rows: (M_t, C).
+Var scattered(Tape& tape, const Var& parts, Communicator* group) {
+  Var y = reduce_scatter_rows(tape, parts, group);
+  if (group != nullptr && y.needs_gradient()) tape.forget(parts);
+  return y;
+}
+
 /// Returns the result of a branch, (M_t, C) act.
 Var branch_result(Tape& tape, const Var& branch, const Affine& norm, Parameter* scale, const NormTerms& terms) {
   const Var y = norm.weight == nullptr ? branch : rms_norm(tape, branch, *norm.weight, terms.epsilon, terms.offset);
@@ -107,21 +131,21 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
   return weights.latent.given() ? value_columns(tape, out, options.latent) : out;
 }
 
-/// Computes (M_c, C) -> (M_t, C), including the tensor group's sum.
+/// Computes (M_c, C) -> the rank's part of the tensor group's sum, (M_c, C).
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
   if (weights.experts.router != nullptr) {
-    const ExpertOptions experts{options.experts_per_token, options.router, options.gate, options.balance};
+    const ExpertOptions experts{options.experts_per_token, options.router, options.gate, options.balance,
+                                options.routes};
     ExpertWeights own = weights.experts;
     if (group != nullptr && group->rank() > 0) own.out_bias = nullptr;
-    return reduce_scatter_rows(tape, expert_network(tape, x, own, experts), group);
+    return expert_network(tape, x, own, experts);
   }
   const Affine& in = weights.ffn_in;
   const Affine out = part_of(weights.ffn_out, group);
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
-  const Var parts = gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out)
-                          : gelu_network(tape, x, in, out, options.activation);
-  return reduce_scatter_rows(tape, parts, group);
+  return gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out)
+               : gelu_network(tape, x, in, out, options.activation);
 }
 
 }  // namespace
@@ -133,9 +157,10 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   const std::int64_t rows = context_rows(options, layout);
   const NormTerms& terms = options.norm;
   Var branch = branch_input(tape, x, weights.attention_norm, terms);
-  branch = all_gather_rows(tape, branch, group, rows);
-  branch = weights.latent.given() ? latent_products(tape, branch, weights.latent, options.latent)
-                                  : linear(tape, branch, weights.qkv);
+  branch = of_gathered(tape, branch, group, rows, [&](const Var& all) {
+    return weights.latent.given() ? latent_products(tape, all, weights.latent, options.latent)
+                                  : linear(tape, all, weights.qkv);
+  });
   branch = mixed(tape, std::move(branch), weights, options, layout);
   Var stream = x.sum;
   if (wanted.defined()) {
@@ -143,11 +168,13 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
     stream = index_select(tape, stream, wanted);
   }
   branch = linear(tape, branch, part_of(weights.attention_out, group));
-  branch = reduce_scatter_rows(tape, branch, group);
+  branch = scattered(tape, branch, group);
   branch = branch_result(tape, branch, weights.behind_attention, weights.attention_scale, terms);
   Stream middle(stream, branch);
   branch = branch_input(tape, middle, weights.ffn_norm, terms);
-  branch = feed_forward(tape, all_gather_rows(tape, branch, group, rows), weights, options);
+  branch =
+      of_gathered(tape, branch, group, rows, [&](const Var& all) { return feed_forward(tape, all, weights, options); });
+  branch = scattered(tape, branch, group);
   return {middle.sum, branch_result(tape, branch, weights.behind_ffn, weights.ffn_scale, terms)};
 }
 

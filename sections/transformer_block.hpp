@@ -65,6 +65,7 @@ struct BlockOptions {
   std::int64_t experts_per_token = 1;
   RouteOptions router;
   ExpertBalance* balance = nullptr;  ///< losses of the experts in this pass; null: none
+  PassRoutes routes = {};            ///< the pass's hook into the choice of experts
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
   const LayerCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups

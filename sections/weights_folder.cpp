@@ -188,6 +188,9 @@ Result<WeightsFolder> WeightsFolder::open(const fs::path& folder, ModelPart part
   for (const fs::path& path : *paths) {
     if (const Status added = opened.add(path, *index); !added) return added.error();
   }
+  if (part == ModelPart::language_model && fs::exists(folder / memory_file, error)) {
+    if (const Status added = opened.add(folder / memory_file, {}); !added) return added.error();
+  }
   if (const Status joined = opened.join_tied(); !joined) return joined.error();
   if (const Status split = opened.split_experts(); !split) return split.error();
   if (const Status blocks = opened.join_blocks(); !blocks) return blocks.error();

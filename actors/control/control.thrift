@@ -132,7 +132,7 @@ struct PlannedSection {
   2: string mode                   // source, forward_only, forward_backward
   3: bool trained
   4: i32 tensor
-  5: i32 context
+  5: i32 context                   // of the widest replica; each has context = its devices / tensor
   6: i32 stage                     // stage of a pipeline with `stages` stages
   7: i32 stages
   8: i64 micro_batch               // largest number of samples

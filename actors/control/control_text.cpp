@@ -144,6 +144,23 @@ std::string plain_text(const control::Status& status) {
          "\nbusy: share of the last steps' time; sections and replicas: in passes, devices: in passes and at step ends";
 }
 
+namespace {
+
+/// Returns "replicas x context x tensor", with a list of contexts if replicas differ.
+std::string layout(const control::PlannedSection& section) {
+  const std::int64_t tensor = std::max(section.tensor, 1);
+  std::vector<std::string> contexts;
+  for (const control::PlannedReplica& replica : section.replicas) {
+    contexts.push_back(std::to_string(std::ssize(replica.devices) / tensor));
+  }
+  const bool alike = std::ranges::count(contexts, std::to_string(section.context)) == std::ssize(contexts);
+  return std::to_string(section.replicas.size()) + " x " +
+         (alike ? std::to_string(section.context) : "(" + joined(contexts, ", ") + ")") + " x " +
+         std::to_string(section.tensor);
+}
+
+}  // namespace
+
 std::string plain_text(const control::Plan& plan) {
   std::string text = "job " + shown(plan.job) + ": batches of " + std::to_string(plan.global_batch) +
                      " samples, policy " + shown(plan.policy) + ", " + std::to_string(plan.slots) +
@@ -158,9 +175,7 @@ std::string plain_text(const control::Plan& plan) {
     for (const control::PlannedReplica& replica : section.replicas) {
       places.push_back(place(replica.process, replica.host) + " " + joined(replica.devices, ","));
     }
-    sections.push_back({section.name, section.mode + (section.trained ? ", trained" : ""),
-                        std::to_string(section.replicas.size()) + " x " + std::to_string(section.context) + " x " +
-                            std::to_string(section.tensor),
+    sections.push_back({section.name, section.mode + (section.trained ? ", trained" : ""), layout(section),
                         std::to_string(section.micro_batch), joined(places, "; ")});
   }
   text += table(sections);

@@ -14,8 +14,11 @@ constexpr std::size_t most_threads = 16;
 
 /// Prepares a sample for all models that read it.
 Status prepare(const Corpus& corpus, Split split, SampleId sample) {
-  const Status own = corpus.prepare(split, sample);
-  return own && corpus.other() != nullptr ? corpus.other()->prepare(split, sample) : own;
+  Status ready = corpus.prepare(split, sample);
+  for (const Corpus* more : {corpus.other(), corpus.sounds()}) {
+    if (ready && more != nullptr) ready = more->prepare(split, sample);
+  }
+  return ready;
 }
 
 /// Sets a sample's numbers of rows as another model reads it.
@@ -80,6 +83,12 @@ void BatchDrawer::add(BatchMetadata& batch, Split split, SampleId id, const Stat
   SampleRef sample{id, positions, pictures.patches, pictures.visual, pictures.images};
   sample.source = corpus_->source(split, id);
   if (const Corpus* const other = corpus_->other()) count(*other, split, sample);
+  if (const Corpus* const sounds = corpus_->sounds()) {
+    const SamplePictures heard = sounds->pictures(split, id);
+    sample.frames = heard.patches;
+    sample.heard = heard.visual;
+    sample.clips = heard.images;
+  }
   batch.samples.push_back(sample);
   batch.target_tokens += corpus_->targets(split, id);
 }

@@ -9,7 +9,8 @@ EmulatedStepEnd emulated_step_end(const ResolvedJob& plan, SectionId section) {
   if (!node.trained()) return {};
   EmulatedStepEnd end{0, plan.emulation.step_ms};
   if (plan.emulation.reduce_gb_s > 0) {
-    const double bytes = static_cast<double>(plan.held[section.value()].all) * sizeof(float);
+    const WireFormats wire = wire_formats(node.gradient_wire, plan.sections[section.value()].config.zero);
+    const double bytes = static_cast<double>(plan.held[section.value()].all) * wire_bytes_per_element(wire);
     const auto replicas = static_cast<double>(node.replicas);
     const double moved = bytes * 2 * (replicas - 1) / replicas;
     end.sum_ms = moved / (plan.emulation.reduce_gb_s * bytes_per_ms_of_a_gb_s);

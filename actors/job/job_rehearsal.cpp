@@ -26,7 +26,7 @@ StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane, bool pu
   const GraphNode& node = plan.graph.node(lane.section);
   StepEndOptions options;
   options.trained = node.trained();
-  options.ranks = static_cast<std::size_t>(node.layout.ranks());
+  options.ranks = static_cast<std::size_t>(node.layout_of(lane.replica).ranks());
   options.optimizer_sharded = plan.sections[lane.section.value()].config.zero && node.replicas > 1;
   options.timed_sum = emulated_step_end(plan, lane.section).sum_ms > 0;
   options.awaits_total = joins_norms(plan) || node.stages > 1;

@@ -47,7 +47,11 @@ double parameter_bytes(const MemoryDemand& demand) {
 HeldElements held_elements(Parameters& parameters, const ProductParameters& products) {
   HeldElements held;
   for (const Parameter& parameter : parameters.all()) {
-    held.all += parameter.shape().elements();
+    if (parameter.rule().by_rows()) {  // the values and a sum of squares by row
+      held.extra_bytes += static_cast<double>(parameter.shape().elements() + parameter.shape()[0]) * bytes_of_f32;
+    } else {
+      held.all += parameter.shape().elements();
+    }
     held.largest = std::max(held.largest, parameter.shape().elements());
   }
   for (const Parameter* matrix : products.matrices) {
@@ -81,7 +85,7 @@ HeldElements held_elements(Section& section, const std::filesystem::path& weight
   HeldElements held = held_elements(section.parameters(), adapters ? ProductParameters() : section.products());
   if (adapters) held.matrices = held.all;
   held.blocks = elements_in_blocks(section, weights);
-  held.extra_bytes = section.extra_bytes();
+  held.extra_bytes += section.extra_bytes();
   return held;
 }
 

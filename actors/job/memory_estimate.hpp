@@ -24,7 +24,7 @@ struct HeldElements {
   std::int64_t table = 0;     ///< an embedding
   bool tied = false;          ///< the table is one of the matrices
   std::int64_t largest = 0;   ///< the largest parameter
-  double extra_bytes = 0;     ///< Section::extra_bytes
+  double extra_bytes = 0;     ///< Section::extra_bytes, and tables that are stepped by rows
 };
 /// Counts the elements of parameters(), without the frozen weights below adapters. `weights`: the folder that a frozen
 /// section's values come from; empty: none.

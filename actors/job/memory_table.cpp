@@ -31,7 +31,8 @@ class ReplicaDemands {
         place_(&place),
         node_(&plan.graph.node(place.section)),
         config_(&plan.sections[place.section.value()].config),
-        sizes_(plan.graph, place.section, plan.largest, flow_limits(plan)),
+        layout_(node_->layout_of(place.replica)),
+        sizes_(plan.graph, {place.section, place.replica}, plan.largest, flow_limits(plan)),
         paths_(plan.graph, plan.places, plan.transport.force_rma) {}
 
   [[nodiscard]] MemoryDemand of(LayoutRank rank) const {
@@ -47,18 +48,22 @@ class ReplicaDemands {
     demand.precision = config_->precision;
     demand.moments = config_->optimizer.moments;
     const Cost largest = plan_->meta_sections[place_->section.value()]->cost(shape_of(plan_->largest, node_->reading));
-    demand.sample_bytes = largest.bytes / static_cast<double>(node_->layout.ranks());
-    demand.working_bytes = largest.working / static_cast<double>(node_->layout.ranks());
+    demand.sample_bytes = largest.bytes / static_cast<double>(layout_.ranks());
+    demand.working_bytes = largest.working / static_cast<double>(layout_.ranks());
     const double measured =
         place_->section.value() < plan_->pass_bytes.size() ? plan_->pass_bytes[place_->section.value()] : -1;
-    if (measured >= 0) demand.pass_bytes = measured;
+    // Measured for replica 0; ranks share a micro-batch's rows.
+    if (measured >= 0) {
+      const auto ranks = static_cast<double>(node_->layout_of(ReplicaIndex(0)).ranks());
+      demand.pass_bytes = measured * ranks / static_cast<double>(layout_.ranks());
+    }
     if (node_->generates()) demand.pass_bytes = cached_bytes();
     demand.micro_batch = samples();
     demand.in_flight = in_flight();
     add_inputs(demand, rank);
     add_outputs(demand, rank);
     demand.edge_bytes += versions(rank);
-    demand.exchange_bytes = exchange();
+    demand.exchange_bytes = node_->exchanges(rank.value()) ? exchange() : 0;
     demand.checkpoint_bytes = rank == LayoutRank(0) ? checkpoint() : 0;
     return demand;
   }
@@ -72,7 +77,7 @@ class ReplicaDemands {
     const double whole =
         static_cast<double>(plan_->held[place_->section.value()].all) * static_cast<double>(size_of(dtype));
     if (node_->generates()) return static_cast<double>(std::max<std::int64_t>(staleness, 1)) * whole;
-    if (!plan_->graph.publishes(place_->section) || node_->layout.context_of(rank.value()) > 0) return 0;
+    if (!plan_->graph.publishes(place_->section) || layout_.context_of(rank.value()) > 0) return 0;
     const bool keeps = staleness > 0 && place_->replica == ReplicaIndex(0);  // for checkpoints
     return static_cast<double>(staleness + 2) * whole / static_cast<double>(keeps ? 1 : node_->replicas);
   }
@@ -97,10 +102,10 @@ class ReplicaDemands {
   }
   /// Returns whether an earlier frozen replica of the process holds the values (Section::shareable).
   [[nodiscard]] bool shares_values() const {
-    if (node_->role != Role::frozen || node_->layout.ranks() > 1) return false;
+    if (node_->role != Role::frozen || layout_.ranks() > 1) return false;
     return std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& other) {
       return other.section == place_->section && other.process == place_->process && other.replica < place_->replica &&
-             (!place_->devices[0].is_cuda() || other.devices == place_->devices);
+             other.devices.size() == 1 && (!place_->devices[0].is_cuda() || other.devices == place_->devices);
     });
   }
   [[nodiscard]] EdgeEnd end(LayoutRank rank) const { return {place_->section, place_->replica, rank}; }
@@ -148,17 +153,20 @@ class ReplicaDemands {
   [[nodiscard]] double payload(Channel channel, LayoutRank rank) const {
     return static_cast<double>(sizes_.payload(channel.edge, rank));
   }
-  /// Returns the size of the memory for other replicas' parts of the gradients.
+  /// Returns the size of the memory for other replicas' parts of the gradients, and for encoded gradients.
   [[nodiscard]] double exchange() const {
     if (!node_->trained() || node_->replicas == 1) return 0;
     const bool apart =
         plan_->transport.force_rma || std::ranges::any_of(plan_->places, [&](const ReplicaPlacement& other) {
           return other.section == place_->section && other.process != place_->process;
         });
-    if (!apart) return 0;
     const auto members = static_cast<double>(node_->replicas);
     const auto elements = static_cast<double>(plan_->held[place_->section.value()].all);
-    return elements * sizeof(float) * (members - 1) / members;
+    const WireFormats formats = wire_formats(node_->gradient_wire, config_->zero);
+    const double part = wire_bytes_per_element(formats.parts);
+    const double sum = formats.sums == GradientWire::f32 ? 0 : wire_bytes_per_element(formats.sums);
+    const double slots = formats.parts == GradientWire::f32 ? 0 : std::max(part, sum);
+    return elements * (slots + (apart ? part * (members - 1) / members : 0));
   }
   [[nodiscard]] double checkpoint() const {
     const TrainConfig& train = plan_->train;
@@ -166,7 +174,7 @@ class ReplicaDemands {
         train.checkpoint_at_end || train.checkpoint_every > 0 || train.archive_every > 0 || train.shadow_every > 0;
     if (!written || !node_->trained() || place_->replica != ReplicaIndex(0)) return 0;
     const std::size_t bytes_of_parameter = sizeof(float) + 2 * size_of(config_->optimizer.moments);
-    const std::int64_t elements = plan_->held[place_->section.value()].all * node_->layout.tensor;
+    const std::int64_t elements = plan_->held[place_->section.value()].all * layout_.tensor;
     return static_cast<double>(elements) * static_cast<double>(bytes_of_parameter);
   }
 
@@ -174,6 +182,7 @@ class ReplicaDemands {
   const ReplicaPlacement* place_;
   const GraphNode* node_;
   const SectionConfig* config_;
+  Layout layout_;
   PortSizes sizes_;
   TransferPaths paths_;
 };
@@ -223,9 +232,10 @@ std::string line_of(const ResolvedJob& plan, const Alike& group) {
   if (node.replicas > 1) {
     text += range_text(" replica ", group.first->replica.value(), group.last->replica.value());
   }
-  if (node.layout.ranks() > 1) {
+  const auto ranks = static_cast<std::uint32_t>(node.layout_of(group.last->replica).ranks());
+  if (ranks > 1) {
     const bool several = group.first->replica != group.last->replica;
-    const auto last = several ? static_cast<std::uint32_t>(node.layout.ranks() - 1) : group.last->rank.value();
+    const std::uint32_t last = several ? ranks - 1 : group.last->rank.value();
     text += range_text(node.replicas > 1 ? ", rank " : " rank ", several ? 0 : group.first->rank.value(), last);
   }
   return text + ": " + parts_text(group.first->use, group.first->demand.in_flight) + "; " +

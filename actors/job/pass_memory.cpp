@@ -32,7 +32,7 @@ double bytes_of(const ResolvedJob& plan, SectionId section, std::span<const Samp
   PassProbe probe(probed_section(plan, section, values), LayoutRank(0), dry);
   for (int pass = 0; pass < 2; ++pass) (void)probe.pass(*batch);  // the second may find gaps in its arena (AR-3)
   const Axis axis = plan.graph.node(section).axis();
-  const std::int64_t most = PortSizes(plan.graph, section, plan.largest, flow_limits(plan)).max_rows(axis);
+  const std::int64_t most = PortSizes(plan.graph, {section, {}}, plan.largest, flow_limits(plan)).max_rows(axis);
   return static_cast<double>(probe.working_bytes()) * static_cast<double>(most) /
          static_cast<double>(batch->rows(axis));
 }

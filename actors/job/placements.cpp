@@ -13,10 +13,14 @@ Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::
                                                 ProcessId lost) {
   const std::vector<bool> repeatable = graph.repeatable();
   const auto name = [&](const Placement& placement) { return "section '" + graph.node(placement.section).name + "'"; };
-  std::map<SectionId, std::map<ProcessId, std::size_t>> hosts;  // placements of each section by process
+  const auto context = [&](const Placement& placement) {
+    return graph.node(placement.section).layout_of(placement.replica).context;
+  };
+  // Placements by section and context, then process: a replica runs with the weights of another like it.
+  std::map<std::pair<SectionId, std::int64_t>, std::map<ProcessId, std::size_t>> hosts;
   for (const Placement& placement : placements) {
     if (placement.process != lost) {
-      ++hosts[placement.section][placement.process];
+      ++hosts[{placement.section, context(placement)}][placement.process];
     } else if (!repeatable[placement.section.value()]) {
       return Error{ErrorCode::unavailable, name(placement) + " has state that cannot move"};
     }
@@ -24,9 +28,14 @@ Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph, std::
   std::vector<Placement> moved;
   for (const Placement& placement : placements) {
     if (placement.process != lost) continue;
-    auto& of_section = hosts[placement.section];
-    if (of_section.empty()) return Error{ErrorCode::not_found, "no other process has " + name(placement)};
-    const auto fewest = std::ranges::min_element(of_section, {}, [](const auto& host) { return host.second; });
+    auto& alike = hosts[{placement.section, context(placement)}];
+    if (alike.empty()) {
+      const bool mixed = graph.node(placement.section).mixed();
+      return Error{ErrorCode::not_found,
+                   "no other process has " + name(placement) +
+                       (mixed ? " with context = " + std::to_string(context(placement)) : std::string())};
+    }
+    const auto fewest = std::ranges::min_element(alike, {}, [](const auto& host) { return host.second; });
     ++fewest->second;
     moved.push_back({placement.section, placement.replica, fewest->first});
   }

@@ -15,9 +15,9 @@
 namespace maestro {
 
 /// Returns the placements of a lost process with the processes that take them over: each placement moves to the process
-/// with the fewest placements of its section, at least one. `placements`: placements of all replicas. Error
+/// with the fewest placements of its section and context, at least one. `placements`: of every replica. Error
 /// `unavailable`: a lost section is not repeatable; `not_found`: all lost sections are repeatable, but no other process
-/// has one of them.
+/// has a replica like one of them.
 [[nodiscard]] Result<std::vector<Placement>> adopt_placements(const SectionGraph& graph,
                                                               std::span<const Placement> placements, ProcessId lost);
 

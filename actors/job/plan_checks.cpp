@@ -12,6 +12,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/data/sampler.hpp"
+#include "runtime/graph/replica_mix.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
@@ -95,11 +96,18 @@ void follow_devices(ResolvedJob& plan, const JobTable& root) {
     const SectionId first = plan.graph.stages_of(config.devices_of).front();
     const GraphNode& other = plan.graph.node(first);
     const std::int64_t pipeline = plan.sections[first.value()].config.pipeline;
-    const std::int64_t devices = pipeline * other.replicas * other.layout.ranks();
+    const std::int64_t devices = pipeline * other.ranks_before(other.replicas);
     const std::int64_t replicas = devices / config.devices_of_replica();
     const std::string of_other =
         "\"" + config.devices_of + "\" has " + std::to_string(devices) + (devices == 1 ? " device" : " devices");
     const JobTable table = root.table(config.name);
+    if (!config.contexts.empty()) {
+      if (config.devices_of_all() == devices) continue;
+      table.fail_among({"replicas", "devices"},
+                       of_other + ", and replicas = " + text_of_mix(config.contexts) + " takes " +
+                           std::to_string(config.devices_of_all()) + "; nearest that fits: replicas = " +
+                           text_of_mix(nearest_mix(config.contexts, config.tensor * config.pipeline, devices)));
+    }
     if (replicas * config.devices_of_replica() != devices) {
       table.fail_among({"devices", "tensor", "context", "pipeline"},
                        of_other + ", and a replica of " + config.name + " takes " +
@@ -169,7 +177,16 @@ void check_devices(const ResolvedJob& plan, std::int64_t devices) {
     const SectionConfig& config = planned.config;
     if (config.pipeline == 1 || planned.stage.index > 0 || config.emulated()) continue;
     const Degrees wanted{config.placed(), config.pipeline, {config.tensor, config.context}};
-    if (wanted.devices() <= devices) continue;
+    if (config.devices_of_all() <= devices) continue;
+    if (!config.contexts.empty()) {
+      throw JobError(config.name + ".replicas = " + text_of_mix(config.contexts) +
+                         " with tensor x pipeline = " + std::to_string(config.tensor * config.pipeline) + " needs " +
+                         std::to_string(config.devices_of_all()) + " devices, and there are " +
+                         std::to_string(devices) + "; nearest that fits: replicas = " +
+                         text_of_mix(nearest_mix(config.contexts, config.tensor * config.pipeline, devices)) +
+                         "; or create more CPU devices with --cpu-devices " + std::to_string(config.devices_of_all()),
+                     ErrorCode::unavailable);
+    }
     throw JobError(config.name + ": " + text_of(wanted) + " needs " + std::to_string(wanted.devices()) +
                        " devices, and there are " + std::to_string(devices) +
                        "; nearest that fits: " + text_of(nearest_fit(wanted, devices)) +
@@ -404,6 +421,17 @@ void check_placements(const ResolvedJob& plan) {
   }
 }
 
+void check_sounds(const Corpus& corpus, const std::string& hearing, const JobTable& data) {
+  if (hearing.empty() == (corpus.sounds() == nullptr)) return;
+  if (!hearing.empty()) {
+    data.fail("processor", "names no model for images and sounds, so section " + hearing +
+                               " lacks sounds; name the model, or prepare the data with it");
+  }
+  data.fail("processor",
+            std::string("names a model for images and sounds, which only app = \"omni\" trains; use it, ") +
+                "or a model for one of the two");
+}
+
 void check_visual(const ResolvedJob& plan) {
   if (plan.corpus->max_visual() == 0) return;
   for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
@@ -435,12 +463,31 @@ void check_frozen(const ResolvedJob& plan, const JobTable& root) {
   for (std::size_t at = 0; at < plan.sections.size(); ++at) {
     const GraphNode& node = plan.graph.nodes()[at];
     const SectionConfig& config = plan.sections[at].config;
-    const bool frozen = node.frozen() ? plan.held[at].all > 0 : config.lora.given();
+    const bool frozen = node.frozen() ? plan.held[at].largest > 0 : config.lora.given();
     if (!frozen || !config.weights.empty() || config.random || config.emulated()) continue;
     const std::string what = node.frozen() ? "the section is frozen" : "below adapters the section is frozen";
     root.table(node.section_name())
         .fail("weights", "is not given, and " + what + ": it would keep random values; name a folder of " +
                              std::string("weights, or set weights = \"random\" to keep them"));
+  }
+}
+
+void check_spread(const GraphNode& node, Section& meta_section) {
+  const auto by_rows = [](const Parameter& parameter) { return parameter.rule().by_rows(); };
+  if (node.trained() && node.replicas > 1 && std::ranges::any_of(meta_section.parameters().all(), by_rows)) {
+    throw JobError(node.section_name() + ".replicas = " + std::to_string(node.replicas) +
+                   ": a table that is trained by rows works in one replica; leave replicas at 1, which serves all "
+                   "replicas of the sections after it");
+  }
+  if (node.mixed() && !meta_section.spreads_over_ranks()) {
+    throw JobError(node.section_name() + ".replicas = " + text_of_mix(node.contexts) +
+                   ": a section of this type works on one device; use replicas = " + std::to_string(node.replicas));
+  }
+  if (node.layout.ranks() > 1 && !meta_section.spreads_over_ranks()) {
+    const bool tensor = node.layout.tensor > 1;
+    throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
+                   std::to_string(tensor ? node.layout.tensor : node.layout.context) +
+                   ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
 }
 

@@ -37,11 +37,16 @@ void check_memory(const ResolvedJob& plan);
 void check_emulated(ResolvedJob& plan);
 /// Refuses settings that sections on CUDA devices do not support. Called after placement.
 void check_cuda(const ResolvedJob& plan);
+/// Refuses data with sounds next to images if no section reads them, and a section `hearing` (empty: none) if the data
+/// lack them. `data` is the job's table.
+void check_sounds(const Corpus& corpus, const std::string& hearing, const JobTable& data);
 /// Refuses a section that would miss rows for the image tokens of its samples.
 void check_visual(const ResolvedJob& plan);
 void check_trained(const ResolvedJob& plan);
 /// Refuses weights that are neither trained nor loaded: their values would be random, unless the job requests that.
 void check_frozen(const ResolvedJob& plan, const JobTable& root);
+/// Checks that a section can have its replicas, and its ranks.
+void check_spread(const GraphNode& node, Section& meta_section);
 /// Checks that a section can recompute layers if its table requests that.
 void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section);
 /// Checks that a section can train adapters if its table requests that.

@@ -37,14 +37,18 @@ std::vector<std::string> describe_reductions(const SectionGraph& graph, const st
   for (std::uint32_t index = 0; index < graph.nodes().size(); ++index) {
     const SectionId section(index);
     const GraphNode& node = graph.node(section);
-    if (!node.trained() || node.replicas < 2 || !touches_cuda(places, section)) continue;
+    const bool encoded = node.gradient_wire != GradientWire::f32;
+    if (!node.trained() || node.replicas < 2 || (!encoded && !touches_cuda(places, section))) continue;
     const std::vector<ReductionMember> members = replicas_of(graph, section);
-    std::int64_t in_groups = 0;
+    std::int64_t ranks = 0, in_groups = 0;
     for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(node.layout.ranks()); ++rank) {
-      in_groups += !by_host && on_devices_of_their_own(places, members, LayoutRank(rank)) ? 1 : 0;
+      if (!node.exchanges(rank)) continue;
+      ++ranks;
+      in_groups += !by_host && !encoded && on_devices_of_their_own(places, members, LayoutRank(rank)) ? 1 : 0;
     }
     std::string way = in_groups > 0 ? "by NCCL" : "in host memory";
-    if (in_groups > 0 && in_groups < node.layout.ranks()) way += " and, for some ranks, in host memory";
+    if (in_groups > 0 && in_groups < ranks) way += " and, for some ranks, in host memory";
+    if (encoded) way += node.gradient_wire == GradientWire::bf16 ? ", in bf16" : ", in e4m3, their sums in bf16";
     lines.push_back(node.name + ": gradients of " + std::to_string(node.replicas) + " replicas " + way);
   }
   return lines;

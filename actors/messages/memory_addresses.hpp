@@ -41,6 +41,7 @@ struct ReductionAddress {
   std::uint32_t sums_ring = 0;      ///< immediate of a finished sum; slot = sending member
   RemoteRegion parts;               ///< a shard per sending member
   RemoteRegion gradients;           ///< the flat gradient
+  RemoteRegion sums;                ///< encoded sums, a slot for each member (WireSlots)
   std::vector<std::uint8_t> group;  ///< DeviceBackend::make_group_id() of member 0; empty for other members
 };
 

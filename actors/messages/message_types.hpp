@@ -11,7 +11,7 @@ namespace maestro {
 
 MAESTRO_INSPECT(Channel, x.edge, x.direction)
 MAESTRO_INSPECT(SampleRef, x.id, x.tokens, x.patches, x.visual, x.images, x.index_in_step, x.source, x.answers,
-                x.other_tokens, x.other_patches, x.other_visual, x.other_images, x.prompt)
+                x.other_tokens, x.other_patches, x.other_visual, x.other_images, x.frames, x.heard, x.clips, x.prompt)
 MAESTRO_INSPECT(PieceOut, x.channel, x.receiver, x.sequence, x.index, x.source_row, x.target_row, x.rows, x.source_rank,
                 x.target_rank)
 MAESTRO_INSPECT(ArrivalPiece, x.rows, x.sender, x.sender_rank)
@@ -30,8 +30,9 @@ MAESTRO_INSPECT(MicroBatchDone, x.section, x.replica, x.step, x.pass, x.index, x
                 x.backward_ms, x.age_ms)
 MAESTRO_INSPECT(LaneTimes, x.busy_ms, x.step_end_ms, x.wait_ms)
 MAESTRO_INSPECT(TransferTimes, x.sum_ms, x.pieces)
+MAESTRO_INSPECT(WireError, x.error, x.values)
 MAESTRO_INSPECT(StepDone, x.section, x.replica, x.step, x.pass, x.gradient_norm, x.lr, x.metrics, x.times, x.sent,
-                x.transfers)
+                x.transfers, x.wire)
 MAESTRO_INSPECT(NormReport, x.section, x.replica, x.reporters, x.step, x.sum_of_squares)
 MAESTRO_INSPECT(NormTotal, x.step, x.sum_of_squares, x.sum_of_squares_of_section, x.skipped)
 MAESTRO_INSPECT(Credit, x.channel, x.receiver, x.layout_rank, x.epoch, x.released)
@@ -67,7 +68,7 @@ MAESTRO_INSPECT(ProcessIdentity, x.pid_namespace, x.pid, x.started)
 MAESTRO_INSPECT(RemoteRegion, x.key, x.base, x.bytes)
 MAESTRO_INSPECT(RingAddress, x.channel, x.receiver, x.layout_rank, x.ring, x.slots, x.max_pieces, x.payload_bytes,
                 x.released, x.region, x.device_ring, x.device_memory, x.device_region)
-MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.group)
+MAESTRO_INSPECT(ReductionAddress, x.parts_ring, x.sums_ring, x.parts, x.gradients, x.sums, x.group)
 MAESTRO_INSPECT(RowRange, x.first, x.count)
 MAESTRO_INSPECT(WeightPart, x.name, x.rows, x.columns, x.held_rows, x.held_columns)
 MAESTRO_INSPECT(WeightBlock, x.section, x.rank, x.replicas, x.parts)

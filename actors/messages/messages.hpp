@@ -3,6 +3,7 @@
 // and handles, never tensors. Types in part "local" hold reference-counted handles and stay inside a process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "actors/messages/memory_addresses.hpp"
 #include "runtime/core/buffer.hpp"
+#include "runtime/core/gradient_wire.hpp"
 #include "runtime/schedule/forward_replay.hpp"
 #include "runtime/schedule/replica_lane.hpp"
 #include "runtime/schedule/step_plan.hpp"
@@ -100,6 +102,7 @@ struct StepDone {
   LaneTimes times = {};
   SentBytes sent = {};  ///< bytes of tensors sent to other replicas since the last StepDone
   ChannelTimes transfers = {};
+  WireError wire = {};  ///< error of the gradients that the replica has encoded in the step
 };
 /// A replica's sum of squares of the reduced gradient, for the guard, which may skip the step, and for clipping by the
 /// norm over all sections, over a section's stages, or over replicas with sharded optimizer state.
@@ -393,15 +396,15 @@ struct PieceHandOver {
   Buffer buffer;
   std::size_t offset = 0;  ///< offset in the buffer, in bytes
 };
-/// A part of the gradients or a shard's sum, which a replica of the same process reads in place until it answers with
-/// ShardRead.
+/// A part of the gradients or a shard's sum, encoded as the section's gradient_wire says, which a replica of the same
+/// process reads in place until it answers with ShardRead.
 struct ShardHandOver {
   ReductionKind kind = ReductionKind::replicas;
   std::uint64_t round = 0;
   bool sum = false;
   std::uint32_t sender = 0;  ///< sender's number among the reduction's members
   LayoutRank layout_rank;    ///< rank of sender and receiver
-  std::span<const float> values;
+  std::span<const std::byte> bytes;
 };
 struct ShardRead {
   ReductionKind kind = ReductionKind::replicas;

@@ -66,6 +66,11 @@ class SectionBuilder {
     folder_ = std::move(folder);
     return *this;
   }
+  /// States that the section reads the sounds of data with images and sounds, as if they were the images.
+  SectionBuilder& hears() {
+    hears_ = true;
+    return *this;
+  }
   /// Runs the section only for samples of these sources (Corpus::source).
   SectionBuilder& only_for(SourceSet sources) {
     sources_ = std::move(sources);
@@ -86,6 +91,7 @@ class SectionBuilder {
   SourceSet sources_;
   std::string reader_;  // empty: reads the data as they are
   std::string folder_;
+  bool hears_ = false;
 };
 
 /// An edge of an app while it is composed.

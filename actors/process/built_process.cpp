@@ -185,7 +185,11 @@ const BuiltReplica& BuiltProcess::built_for(const Placement& placement) const {
     return built.place.section == placement.section && built.place.replica == placement.replica;
   };
   if (const auto own = std::ranges::find_if(replicas_, has_placement); own != replicas_.end()) return *own;
-  return *std::ranges::find(replicas_, placement.section, [](const BuiltReplica& one) { return one.place.section; });
+  const GraphNode& node = part_.plan.graph.node(placement.section);
+  return *std::ranges::find_if(replicas_, [&](const BuiltReplica& built) {
+    return built.place.section == placement.section &&
+           node.layout_of(built.place.replica) == node.layout_of(placement.replica);
+  });
 }
 
 GenerationOptions BuiltProcess::generation_options() const {
@@ -246,6 +250,7 @@ void BuiltProcess::abandon(ProcessId process) {
 }
 
 void BuiltProcess::stop_threads() {
+  part_.begin_part("stopping the devices");
   end_groups("the run has ended");  // before devices stop, as their streams may wait for a peer
   for (const BuiltReplica& replica : replicas_) replica.abort("the run has ended");
   turns_.stop();
@@ -254,7 +259,9 @@ void BuiltProcess::stop_threads() {
   }
   opened_.close_all();
   if (emulated_clock_) emulated_clock_->stop();
+  part_.begin_part("writing the last snapshots");
   snapshots_.stop();
+  part_.begin_part("closing the network");
   stop_network();
 }
 
@@ -263,6 +270,7 @@ void BuiltProcess::stop_network() {
 }
 
 void BuiltProcess::stop_actors() {
+  part_.begin_part("ending the actors");
   coordinator_ = nullptr;
   supervisor_ = nullptr;
   for (const caf::actor& actor : spawned_) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);

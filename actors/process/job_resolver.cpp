@@ -17,6 +17,7 @@
 #include "actors/process/section_devices.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/device/backend.hpp"
+#include "runtime/graph/replica_mix.hpp"
 #include "runtime/job/job_reader.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/observe/max_rss.hpp"
@@ -37,6 +38,7 @@ DataShape shape_of(const DataConfig& data, const Corpus& corpus, const SampleRef
   shape.patch_columns = corpus.patch_columns();
   shape.marks = corpus.has_marks();
   shape.pictures = corpus.picture_grids();
+  shape.sounds = corpus.sounds() != nullptr;
   return shape;
 }
 
@@ -108,6 +110,8 @@ class JobResolver {
   void read_back(const JobTable& generator, const std::string& name);
   [[nodiscard]] SectionContext meta_context(const PlannedSection& planned, const GraphNode& node) const;
   void add_node(PlannedSection planned, GraphNode node);
+  /// Checks that the section's replicas of each context can be made, and that their ports fit one graph.
+  void check_contexts(const PlannedSection& planned, const GraphNode& node) const;
   void add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given);
   /// Calls `work`; its errors begin with the place of a top-level key, unless `key` is empty.
   void at_key(const std::string& key, const std::function<void()>& work) const;
@@ -185,7 +189,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.name = builder.name_;
   node.role = role;
   node.sources = builder.sources_;
-  node.reading = CorpusSection::reading_of(*plan_.corpus, builder.reader_);
+  node.reading = builder.hears_ ? Reading::sounds : CorpusSection::reading_of(*plan_.corpus, builder.reader_);
   if (role == Role::source) {
     planned.config.name = builder.name_;
     planned.factory = [corpus = plan_.corpus, made = generator().empty() ? nullptr : plan_.samples](
@@ -203,7 +207,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   planned.factory = builder.factory_;
   if (!planned.factory) {
     const std::string type = read_type(settings, builder.type_);
-    const Corpus* const corpus = node.reading == Reading::own ? plan_.corpus.get() : plan_.corpus->other();
+    const Corpus* const corpus = &CorpusSection::corpus_in(node.reading, *plan_.corpus);
     SectionTable described{builder.name_, settings, composed_.document.root(), shape_in(node.reading, data),
                            std::shared_ptr<const Corpus>(plan_.corpus, corpus)};
     if (role == Role::generator) described.weights_of = weights_of(builder.name_);
@@ -215,6 +219,17 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.replicas = planned.config.replicas;
   node.least = planned.config.least;
   node.layout = {planned.config.tensor, planned.config.context};
+  node.contexts = planned.config.contexts;
+  node.gradient_wire = planned.config.gradient_wire;
+  node.sends_bf16 = planned.config.sends_bf16;
+  if (node.gradient_wire != GradientWire::f32 && (node.replicas == 1 || !node.trained())) {
+    plan_.notes.push_back(
+        node.name + ": gradient_wire has no effect: " + (node.trained() ? "it has one replica" : "it is not trained"));
+  }
+  if (node.mixed()) {
+    plan_.notes.push_back(node.name + ": replicas = " + text_of_mix(node.contexts) + " on " +
+                          std::to_string(planned.config.devices_of_all()) + " devices");
+  }
   node.micro_batch = std::min(planned.config.micro_batch, std::max(plan_.train.global_batch, plan_.validation_samples));
   node.micro_batch_rows = planned.config.micro_batch_tokens;
   node.max_in_flight = planned.config.max_in_flight;
@@ -255,16 +270,12 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
   check_recompute(planned.config, node, *meta_section);
   check_lora(planned.config, node, *meta_section);
-  if (node.layout.ranks() > 1 && !meta_section->spreads_over_ranks()) {
-    const bool tensor = node.layout.tensor > 1;
-    throw JobError(node.section_name() + (tensor ? ".tensor = " : ".context = ") +
-                   std::to_string(tensor ? node.layout.tensor : node.layout.context) +
-                   ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
-  }
+  check_spread(node, *meta_section);
   node.ports = meta_section->ports();
   for (auto* const ports : {&node.ports.inputs, &node.ports.outputs}) {
     for (Port& port : *ports) port.axis = axis_in(node.reading, port.axis);
   }
+  check_contexts(planned, node);
   plan_.held.push_back(held_elements(*meta_section, node.trained() ? "" : planned.config.weights));
   plan_.below.push_back(held_below_adapters(*meta_section));
   const std::string type = vision_language_type(planned.config.weights);
@@ -276,6 +287,23 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   plan_.meta_sections.push_back(meta_section);
   plan_.graph.add(std::move(node));
   plan_.sections.push_back(std::move(planned));
+}
+
+void JobResolver::check_contexts(const PlannedSection& planned, const GraphNode& node) const {
+  for (const std::int64_t context : std::set<std::int64_t>(node.contexts.begin(), node.contexts.end())) {
+    GraphNode narrower = node;
+    narrower.layout.context = context;
+    const Ports ports = planned.factory(meta_context(planned, narrower))->ports();
+    if (narrower.layout.ranks() == 1) continue;  // which has all rows
+    const auto same = [](const Port& one, const Port& other) { return one.sharding == other.sharding; };
+    if (std::ranges::equal(ports.inputs, node.ports.inputs, same) &&
+        std::ranges::equal(ports.outputs, node.ports.outputs, same)) {
+      continue;
+    }
+    throw JobError(node.section_name() + ".replicas: with context = " + std::to_string(context) +
+                   " a replica's ranks hold other rows of its ports than with context = " +
+                   std::to_string(node.layout.context) + "; use tensor = 1, or a context of 2 or more in each replica");
+  }
 }
 
 void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given) {
@@ -421,7 +449,7 @@ std::optional<std::string> JobResolver::tokenizer_of_weights() const {
 
 DataShape JobResolver::shape_in(Reading reading, const DataShape& own) const {
   if (reading == Reading::own) return own;
-  const Corpus& other = *plan_.corpus->other();
+  const Corpus& other = CorpusSection::corpus_in(reading, *plan_.corpus);
   DataShape shape = own;
   shape.sequence = other.max_length();
   shape.vocabulary = other.vocabulary();
@@ -475,6 +503,8 @@ DataShape JobResolver::read_tables() {
   plan_.corpus = composed_.corpus ? composed_.corpus : composed_.opened;
   if (!plan_.corpus) plan_.corpus = open_corpus(data, static_cast<std::uint64_t>(plan_.train.seed), note);
   check_sources(*plan_.corpus, table("data").table("mix"));
+  const auto hearing = std::ranges::find_if(composed_.builders, &SectionBuilder::hears_);
+  check_sounds(*plan_.corpus, hearing == composed_.builders.end() ? "" : hearing->name_, table("data"));
   std::ranges::copy(reading_notes(), std::back_inserter(plan_.notes));
   if (data.kind == DataKind::prepared) data.tokenizer = plan_.corpus->own_tokenizer();
   read_stages();
@@ -489,6 +519,11 @@ DataShape JobResolver::read_tables() {
       plan_.largest.answers = plan_.largest.tokens;
       plan_.largest.other_tokens = other->max_length();
     }
+  }
+  if (const Corpus* const sounds = plan_.corpus->sounds()) {
+    plan_.largest.frames = sounds->max_patches();
+    plan_.largest.heard = sounds->max_visual();
+    plan_.largest.clips = 1;
   }
   plan_.validation_samples = static_cast<std::int64_t>(validation_size(*plan_.corpus, plan_.train.validation_samples));
   if (!composed_.corpus && !is_generated(data.kind)) plan_.tokenizer = data.tokenizer;

@@ -69,6 +69,10 @@ struct ProcessPart {
   void bound(std::string phase, std::chrono::milliseconds most) const {
     if (watchdog != nullptr) watchdog->limit(std::move(phase), most);
   }
+  /// Names the part of the phase that begins, for the watchdog's line.
+  void begin_part(std::string name) const {
+    if (watchdog != nullptr) watchdog->part(std::move(name));
+  }
 
   const ResolvedJob& plan;
   Console& console;
@@ -82,9 +86,9 @@ struct ProcessPart {
   RunClaim claim;  // rank 0 only
   RendezvousInfo rendezvous_info;
   std::atomic<std::uint64_t> current_step = 0;
-  std::atomic<std::size_t> losses;  // recoveries of the run, also in place
-  Watchdog* watchdog = nullptr;     // set during the run
-  Launcher* launcher = nullptr;     // set during the run
+  std::atomic<std::size_t> losses;     // recoveries of the run, also in place
+  std::unique_ptr<Watchdog> watchdog;  // null before the run
+  Launcher* launcher = nullptr;        // set during the run
 };
 
 }  // namespace maestro

@@ -238,9 +238,11 @@ void ProcessRun::State::begin() {
 }
 
 void ProcessRun::State::stop() {
+  part.begin_part("closing the services");
   placements.close();
   services.close();
   built.stop_threads();
+  part.begin_part("releasing the services");
   stop_policy.ends();
   if (part.job_start) part.job_start->route_child_ends({});
   services.release();
@@ -302,6 +304,7 @@ ProcessRun::ProcessRun(const ResolvedJob& plan, Console& console, RunMemory& mem
     : state_(std::make_unique<State>(plan, console, memory)) {}
 ProcessRun::~ProcessRun() {
   state_->stop();
+  state_->part.watchdog.reset();  // before the policy that it calls
 }
 
 void ProcessRun::prepare() {
@@ -357,8 +360,9 @@ std::optional<RunResult> ProcessRun::run() {
           return console.relay(host, line);
         });
   }
-  Watchdog watchdog([&](const std::string& line) { state.stop_policy.expired(line); });
-  state.part.watchdog = &watchdog;
+  state.part.watchdog =
+      std::make_unique<Watchdog>([&state](const std::string& line) { state.stop_policy.expired(line); });
+  Watchdog& watchdog = *state.part.watchdog;
   state.part.launcher = launcher.get();
   const SignalWatcher signals([&](int signal) { state.stop_policy.signalled(signal); });
   if (std::optional<RunResult> refused = state.try_to_join()) {
@@ -391,6 +395,7 @@ std::optional<RunResult> ProcessRun::run() {
   state.outputs.write_report(ended);
   state.part.bound("the end of the run", closing_limit);
   state.stop();
+  state.part.begin_part("ending the other processes");
   launcher->kill_forgiven();
   launcher->end_all(milliseconds(10000));
   watchdog.no_limit();

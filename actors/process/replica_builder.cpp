@@ -91,7 +91,7 @@ std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const Repl
 
 std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlacement& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const {
-  const Layout layout = plan_->graph.node(place.section).layout;
+  const Layout layout = plan_->graph.node(place.section).layout_of(place.replica);
   std::vector<ParallelContext> ranks;
   for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank, nullptr, nullptr});
   const auto at = [&](std::int64_t context, std::int64_t tensor) -> ParallelContext& {

@@ -24,6 +24,21 @@ CudaDevices cuda_devices(const std::vector<PlannedSection>& sections) {
   return {static_cast<std::int64_t>(cuda_status().devices()), cuda_status().missing};
 }
 
+/// Returns the place, from 0, of the stage with this device among the stages of replica 0, then of replica 1, and so
+/// on.
+std::int64_t stages_before(const SectionConfig& config, std::size_t device) {
+  auto at = static_cast<std::int64_t>(device);
+  if (config.contexts.empty()) return at / (config.tensor * config.context);
+  std::int64_t before = 0;
+  for (const std::int64_t context : config.contexts) {
+    const std::int64_t ranks = config.tensor * context;
+    if (at < config.pipeline * ranks) return before + at / ranks;
+    at -= config.pipeline * ranks;
+    before += config.pipeline;
+  }
+  return before;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::int64_t stage) {
@@ -38,20 +53,18 @@ std::vector<std::int64_t> processes_of_stage(const SectionConfig& config, std::i
 std::vector<DeviceId> devices_of_stage(const SectionConfig& config, std::int64_t stage) {
   if (config.emulated() && !config.devices[0].numbered) return config.devices;  // each rank has a separate one
   std::vector<DeviceId> devices;
-  const std::int64_t ranks = config.tensor * config.context;
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
-    if (static_cast<std::int64_t>(at) / ranks % config.pipeline == stage % config.pipeline)
-      devices.push_back(config.devices[at]);
+    if (stages_before(config, at) % config.pipeline == stage % config.pipeline) devices.push_back(config.devices[at]);
   }
   return devices;
 }
 
 void check_named_once(const SectionConfig& config) {
   std::set<std::pair<DeviceId, std::int64_t>> named;  // with their processes, if given
-  const auto ranks = static_cast<std::size_t>(config.tensor * config.context);
   for (std::size_t at = 0; at < config.devices.size(); ++at) {
     const DeviceId& device = config.devices[at];
-    const std::int64_t process = at / ranks < config.processes.size() ? config.processes[at / ranks] : 0;
+    const auto stage = static_cast<std::size_t>(stages_before(config, at));
+    const std::int64_t process = stage < config.processes.size() ? config.processes[stage] : 0;
     if (device.kind == DeviceId::Kind::emulated || named.emplace(device, process).second) continue;  // PL-5
     throw JobError(config.name + ".devices: \"" + text_of(device) +
                    "\" is named twice; the stages and ranks of a section need devices of their own");

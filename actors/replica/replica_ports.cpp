@@ -5,7 +5,7 @@ namespace maestro {
 
 ReplicaPorts::ReplicaPorts(const ReplicaPortsOptions& options, Network& network, PortEvents events)
     : options_(options),
-      sizes_(*options.graph, options.section, options.largest, options.limits),
+      sizes_(*options.graph, {options.section, options.replica}, options.largest, options.limits),
       client_(network.next_client()),
       inputs_(options_, sizes_, network),
       outputs_(options_, sizes_, network, client_, std::move(events)) {}

@@ -231,4 +231,10 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
   device->submit_lasting(emulated.lasts, first ? Priority::critical : Priority::background, std::move(work));
 }
 
+void ReplicaRank::report(StepDone& done) {
+  ports_.take_sent(done.sent);
+  ports_.take_transfers(done.transfers);
+  done.wire.add(reductions_.take_wire_error());
+}
+
 }  // namespace maestro

@@ -54,6 +54,8 @@ class ReplicaRank {
   [[nodiscard]] TracedWork traced_pass(const MicroBatchPlan& plan, bool forward, bool backward) const;
   /// Sends a completed pass' outputs as credits allow.
   Status send(const MicroBatchPlan& plan);
+  /// Adds what the rank has sent since the last call to the replica's report.
+  void report(StepDone& done);
 
   /// Queues a job. `self` receives WorkDone, Failure, or TransferBroken (RJ-2). `ended` is called, if given, when the
   /// device has finished the job. Any thread.

@@ -54,7 +54,7 @@ ReplicaRanks::ReplicaRanks(const ReplicaSpec& spec, const caf::actor& actor)
 
 void ReplicaRanks::submit_first(std::string_view label, StepId step, Job job) {
   working_ = 1;
-  gathered_ = WorkDone{};
+  results_.assign(1, {});
   first().submit(first().trace().work(label, TraceCategory::step, step), std::move(job), {}, actor());
 }
 
@@ -70,7 +70,7 @@ void ReplicaRanks::submit(std::string_view label, StepId step, const std::functi
 void ReplicaRanks::submit(std::vector<std::pair<TracedWork, Job>> work, std::chrono::nanoseconds lasts,
                           const ReplicaLane::Work* pass) {
   working_ = ranks_.size();
-  gathered_ = WorkDone{};
+  results_.assign(ranks_.size(), {});
   EmulatedWork emulated{lasts};
   if (ranks_.size() > 1) emulated.joint = std::make_shared<JointWork>(ranks_.size());
   // A replica that replaces another runs on devices that the plan does not know, so its turns do not apply.
@@ -110,8 +110,11 @@ bool ReplicaRanks::continue_exchange(StepId step) {
 }
 
 bool ReplicaRanks::add(const WorkDone& result) {
-  add_to(gathered_, result);
-  return --working_ == 0;
+  results_.at(result.layout_rank.value()) = result;
+  if (--working_ > 0) return false;
+  gathered_ = {};
+  for (const WorkDone& each : results_) add_to(gathered_, each);  // in rank order: figures repeat to the bit
+  return true;
 }
 
 BuffersFree ReplicaRanks::buffers_free() const {

@@ -41,7 +41,7 @@ class ReplicaRanks {
   bool add(const WorkDone& result);
   /// Counts the end of a job with an unused result.
   void job_ended() { working_ -= std::min<std::size_t>(working_, 1); }
-  /// Returns the finished ranks' results: sums of metrics, longest times.
+  /// Returns the results of all ranks after the last has finished: sums of metrics in rank order, longest times.
   [[nodiscard]] WorkDone& gathered() { return gathered_; }
 
   [[nodiscard]] BuffersFree buffers_free() const;
@@ -56,6 +56,7 @@ class ReplicaRanks {
   std::vector<std::unique_ptr<ReplicaRank>> ranks_;
   std::size_t working_ = 0;  // number of ranks that have not finished their job
   std::shared_ptr<std::atomic<bool>> queued_ = std::make_shared<std::atomic<bool>>(true);
+  std::vector<WorkDone> results_;  // by rank
   WorkDone gathered_;
 };
 

@@ -17,6 +17,13 @@ RankJob add_over_ranks(ReplicaRank& rank) {
   };
 }
 
+RankJob spread_to_parts(ReplicaRank& rank) {
+  return [runner = rank.runner()] {
+    runner->spread_to_parts();
+    return WorkResult();
+  };
+}
+
 /// Returns the job of an action that only takes time.
 RankJob nothing(ReplicaRank& /*rank*/) {
   return [] { return WorkResult(); };
@@ -78,6 +85,7 @@ StepEndOptions step_end_options(const ReplicaSpec& spec, const ReplicaRanks& ran
   StepEndOptions options;
   options.trained = node.trained();
   options.ranks = ranks.size();
+  options.spreads = node.mixed() && node.contexts[spec.replica.value()] > 1;
   options.fetches = runner.section().fetches_gradients();
   options.tied = node.stages > 1 && runner.tied() != nullptr;
   options.timed_sum = spec.emulated.sum > std::chrono::nanoseconds(0);
@@ -113,6 +121,8 @@ void SectionReplica::start_action() {
   switch (*action) {
     case StepAction::add_ranks:
       return ranks_.submit("add ranks", step_, add_over_ranks);
+    case StepAction::spread:
+      return ranks_.submit("spread", step_, spread_to_parts);
     case StepAction::timed_sum:
       return ranks_.submit("sum", step_, nothing, spec_.emulated.sum);
     case StepAction::norm:
@@ -189,10 +199,7 @@ void SectionReplica::report_step() {
   StepDone done{spec_.section, spec_.replica, step_, work_.mark.pass, std::sqrt(sum_of_squares_),
                 end_.lr,       end_.metrics};
   done.times = clock_.take(Clock::now());
-  for (const auto& rank : ranks_) {
-    rank->ports().take_sent(done.sent);
-    rank->ports().take_transfers(done.transfers);
-  }
+  for (const auto& rank : ranks_) rank->report(done);
   send_to(this, coordinator_, std::move(done));
   action_done();
 }

@@ -10,42 +10,47 @@ namespace {
 constexpr const char* first_prefix = "exp_avg.";
 constexpr const char* second_prefix = "exp_avg_sq.";
 constexpr const char* loads_prefix = "loads.";
+constexpr const char* row_sums_prefix = "row_sums.";
 
-/// Returns the parameters that hold experts' loads, which training alone needs: every replica and rank has all of them.
-std::vector<Parameter*> loads_of(Parameters& parameters) {
-  std::vector<Parameter*> loads;
-  for (Parameter& parameter : parameters.all()) {
-    if (parameter.rule().kind == UpdateRule::Kind::loads) loads.push_back(&parameter);
+/// Returns the tensors that only training needs and that are not moments, f32: experts' loads, and sums of squares of
+/// tables' rows. Every replica and rank has all of them.
+std::vector<std::pair<std::string, Tensor>> figures_of(Parameters& parameters) {
+  std::vector<std::pair<std::string, Tensor>> figures;
+  for (const Parameter& parameter : parameters.all()) {
+    if (parameter.rule().kind == UpdateRule::Kind::loads) {
+      figures.emplace_back(loads_prefix + parameter.name(), parameter.value());
+    } else if (parameter.row_sums().defined()) {
+      figures.emplace_back(row_sums_prefix + parameter.name(), parameter.row_sums());
+    }
   }
-  return loads;
+  return figures;
 }
 
-TensorSnapshot copy_of_loads(Parameters& parameters) {
-  const std::vector<Parameter*> loads = loads_of(parameters);
+TensorSnapshot copy_of_figures(Parameters& parameters) {
+  const auto figures = figures_of(parameters);
   std::size_t bytes = 0;
-  for (const Parameter* each : loads) bytes += each->value().bytes();
+  for (const auto& [name, values] : figures) bytes += values.bytes();
   TensorSnapshot copy{AlignedMemory(bytes), {}};
   std::byte* at = copy.memory.data();
-  for (const Parameter* each : loads) {
-    parameters.memory().read(at, each->value().raw(), each->value().bytes());
-    copy.tensors.push_back({loads_prefix + each->name(), Tensor(at, DType::f32, each->shape())});
-    at += each->value().bytes();
+  for (const auto& [name, values] : figures) {
+    parameters.memory().read(at, values.raw(), values.bytes());
+    copy.tensors.push_back({name, Tensor(at, DType::f32, values.shape())});
+    at += values.bytes();
   }
   return copy;
 }
 
-/// Restores loads. A checkpoint of a run that kept none leaves them as they are.
-Status restore_loads(Parameters& parameters, const std::vector<NamedTensor>& stored, const std::string& file) {
-  if (stored.empty()) return {};
-  for (const Parameter* each : loads_of(parameters)) {
-    const std::string name = loads_prefix + each->name();
+/// Restores figures. A checkpoint of a run that kept none leaves experts' loads as they are.
+Status restore_figures(Parameters& parameters, const std::vector<NamedTensor>& stored, const std::string& file) {
+  for (const auto& [name, values] : figures_of(parameters)) {
+    if (stored.empty() && name.starts_with(loads_prefix)) continue;
     const auto found = std::ranges::find(stored, name, &NamedTensor::name);
-    if (found == stored.end() || found->tensor.dtype() != DType::f32 || found->tensor.shape() != each->shape()) {
+    if (found == stored.end() || found->tensor.dtype() != DType::f32 || found->tensor.shape() != values.shape()) {
       return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' " +
                                                     (found == stored.end() ? "is missing" : "has another shape") +
-                                                    ", expected F32 " + each->shape().to_string()};
+                                                    ", expected F32 " + values.shape().to_string()};
     }
-    parameters.memory().write(each->value().raw(), found->tensor.raw(), each->value().bytes());
+    parameters.memory().write(values.raw(), found->tensor.raw(), values.bytes());
   }
   return {};
 }
@@ -69,7 +74,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, co
       export_tensors(tensor_ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
   if (!values) return values.error();
   into.values = std::move(*values);
-  into.loads = copy_of_loads(section.parameters());
+  into.figures = copy_of_figures(section.parameters());
   if (section.parameters().optimizer_sharded()) return into;
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
     if (Status status = add_moments(into, tensor_ranks, which, which); !status) return status.error();
@@ -103,12 +108,13 @@ Status restore_snapshot(Section& section, const std::filesystem::path& checkpoin
   parameters.set_updates(static_cast<std::int64_t>(stored->state.optimizer_step));
   std::vector<NamedTensor> first;
   std::vector<NamedTensor> second;
-  std::vector<NamedTensor> loads;
+  std::vector<NamedTensor> figures;
   for (const NamedTensor& tensor : stored->state.optimizer) {
-    const bool of_second = tensor.name.starts_with(second_prefix), of_loads = tensor.name.starts_with(loads_prefix);
-    (of_second ? second : of_loads ? loads : first).push_back(tensor);
+    const bool of_second = tensor.name.starts_with(second_prefix);
+    const bool is_figure = tensor.name.starts_with(loads_prefix) || tensor.name.starts_with(row_sums_prefix);
+    (of_second ? second : is_figure ? figures : first).push_back(tensor);
   }
-  if (Status status = restore_loads(parameters, loads, optimizer); !status) return status;
+  if (Status status = restore_figures(parameters, figures, optimizer); !status) return status;
   const auto import_moments = [&](ParameterBuffer which, const std::vector<NamedTensor>& tensors, const char* prefix) {
     // The gradients are still empty and have room for the other replicas' optimizer state.
     const bool shared = parameters.optimizer_sharded();
@@ -135,7 +141,7 @@ void SnapshotWriter::write(std::filesystem::path staging, SectionSnapshot snapsh
     state.adapters = held->adapters;
     state.parameters = held->values.tensors;
     state.optimizer = held->first_moments.tensors;
-    for (const TensorSnapshot* more : {&held->second_moments, &held->loads}) {
+    for (const TensorSnapshot* more : {&held->second_moments, &held->figures}) {
       state.optimizer.insert(state.optimizer.end(), more->tensors.begin(), more->tensors.end());
     }
     state.optimizer_step = held->updates;

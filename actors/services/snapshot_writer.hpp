@@ -32,7 +32,7 @@ struct SectionSnapshot {
   TensorSnapshot values;
   TensorSnapshot first_moments;
   TensorSnapshot second_moments;
-  TensorSnapshot loads;  // of experts (UpdateRule)
+  TensorSnapshot figures;  // experts' loads and tables' sums of squares (UpdateRule)
 };
 
 /// Copies a trained section's checkpoint state, given the tensor ranks of a replica's first context part. Runs on a

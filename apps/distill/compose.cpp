@@ -11,6 +11,7 @@
 #include "runtime/model/hf_vision_config.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/distill/student_table.hpp"
+#include "sections/memory/ngram_memory.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -76,7 +77,8 @@ void connect_images(App& app, const SectionBuilder& data, SectionBuilder& reader
     for (SectionBuilder* const section : {encoder, &projector, &reader}) section->reads_as(reader.name(), folder);
   }
   app.connect(encoder->port("features"), projector.port("features"));
-  for (const char* port : {"sources", "weights"}) app.connect_where_present(data.port(port), projector.port(port));
+  for (const char* port : {"places", "sources", "weights"})
+    app.connect_where_present(data.port(port), projector.port(port));
   app.connect(projector.port("visual"), reader.port("visual"));
   for (std::int64_t tap = 0; tap < most_taps; ++tap) {
     const std::string features = tap_name("features", tap), visual = tap_name("visual", tap);
@@ -123,6 +125,11 @@ void compose_distillation(App& app) {
   app.connect_where_present(data.port("sampled"), student.port("sampled"));
   for (const SectionBuilder* teacher : teachers) {
     connect_teacher(app, *teacher, student, names.size() == 1 ? "teacher" : teacher->name());
+  }
+  if (app.has("memory")) {
+    auto& memory = app.section("memory", ngram_memory_type);
+    app.connect(data.port("tokens"), memory.port("tokens"));
+    app.connect(memory.port("memory"), student.port("memory"));
   }
   if (app.has("generator")) {
     auto& generator = app.section("generator", "generator");

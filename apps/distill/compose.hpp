@@ -17,6 +17,8 @@ void compose_split_language_model(App& app);
 /// student.teacher names; they run, or are on file (type = "recorded_teacher"). If the job has a section "plain", also
 /// composes the same student without a teacher, for comparison.
 ///
+/// With a table [memory], of type ngram_memory, the student reads its rows at student.memory_layer.
+///
 /// With a table [projector] the student reads images, by way of "vision" and "projector"; with [teacher_projector] the
 /// teacher does, by "teacher_vision" or, if the job lacks that, by the student's frozen "vision". Another teacher's
 /// sections, and the plain student's, begin with its name.

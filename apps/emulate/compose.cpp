@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "runtime/core/printable.hpp"
+#include "runtime/graph/replica_mix.hpp"
 #include "runtime/wavefront/workload_file.hpp"
 
 namespace maestro {
@@ -65,29 +66,54 @@ Ports ports_of(const WorkloadCorpus& corpus, std::size_t section, std::int64_t c
   return ports;
 }
 
-/// Returns the keys for a section's devices. Lanes with equal device numbers share an emulated device; a lane with
-/// several devices is a replica with as many ranks.
+/// Returns the keys for a section's replicas. A lane with several devices is a replica with as many tensor ranks, or
+/// with as many context parts if the lanes differ.
+std::string replicas_of(const WorkloadSection& section) {
+  std::vector<std::int64_t> ranks;
+  for (const std::vector<int>& lane : section.devices) ranks.push_back(std::ssize(lane));
+  const std::string alike = "replicas = " + std::to_string(section.replicas) + "\n";
+  if (ranks.empty()) return alike;
+  const auto [least, most] = std::ranges::minmax(ranks);
+  return least == most ? alike + "tensor = " + std::to_string(most) + "\n" : "replicas = " + text_of_mix(ranks) + "\n";
+}
+
+/// Returns the key for a section's devices. Lanes with equal device numbers share an emulated device.
 std::string devices_of(const WorkloadSection& section) {
   if (section.devices.empty()) return "devices = [\"emulated\"]\n";
-  const std::size_t ranks = section.devices.front().size();
   std::string names;
   for (const std::vector<int>& lane : section.devices) {
-    if (lane.size() != ranks) {
-      throw JobError(section.name + ".devices: replicas have " + std::to_string(ranks) + " and " +
-                     std::to_string(lane.size()) + " devices; an emulated section needs as many for each replica");
-    }
     for (const int device : lane) {
       names += (names.empty() ? "\"" : ", \"") + text_of(DeviceId{DeviceId::Kind::emulated, device, {}, true}) + "\"";
     }
   }
-  return "tensor = " + std::to_string(ranks) + "\ndevices = [" + names + "]\n";
+  return "devices = [" + names + "]\n";
 }
 
-/// Returns the key for its replicas' speeds; empty if all are equal.
+/// Returns the key for its replicas' speeds; empty if all are equal. A job multiplies it by a replica's devices, and a
+/// workload's times do not depend on these.
 std::string speeds_of(const WorkloadSection& section) {
+  std::size_t most = 1;
+  for (const std::vector<int>& lane : section.devices) most = std::max(most, lane.size());
+  const auto widest = [&](const std::vector<int>& lane) { return lane.size() == most; };
+  if (section.speeds.empty() && std::ranges::all_of(section.devices, widest)) return {};
   std::string speeds;
-  for (const double speed : section.speeds) speeds += (speeds.empty() ? "" : ", ") + number_text(speed);
-  return speeds.empty() ? speeds : "speed = [" + speeds + "]\n";
+  for (std::int64_t replica = 0; replica < section.replicas; ++replica) {
+    const std::size_t devices =
+        section.devices.empty() ? most : section.devices[static_cast<std::size_t>(replica)].size();
+    const double speed = section.speed(replica) * static_cast<double>(most) / static_cast<double>(devices);
+    speeds += (speeds.empty() ? "" : ", ") + number_text(speed);
+  }
+  return "speed = [" + speeds + "]\n";
+}
+
+/// Returns the fewest and the most slots of an edge.
+std::pair<std::int64_t, std::int64_t> slots_of_edges(const Workload& workload) {
+  if (workload.edges.empty()) return {1, 1};
+  std::pair<std::int64_t, std::int64_t> found{most_slots, 1};
+  for (const WorkloadEdge& edge : workload.edges) {
+    found = {std::min(found.first, edge.slots), std::max(found.second, std::min(edge.slots, most_slots))};
+  }
+  return found;
 }
 
 /// Tables of an emulated job besides its sections.
@@ -97,8 +123,7 @@ constexpr std::array<std::string_view, 4> own_tables{"workload", "train", "sched
 
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings) {
   const Workload& workload = corpus.workload();
-  std::int64_t slots = 1;
-  for (const WorkloadEdge& edge : workload.edges) slots = std::max(slots, std::min(edge.slots, most_slots));
+  const std::int64_t slots = slots_of_edges(workload).second;
   std::ostringstream job;
   const std::string file = std::filesystem::absolute(corpus.file()).string();
   job << "name = \"emulation\"\n[workload]\npath = " << nlohmann::json(file).dump()
@@ -113,11 +138,18 @@ std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings&
     const std::int64_t all = static_cast<std::int64_t>(corpus.samples(Split::train));
     const std::int64_t in_flight =
         section.max_in_flight == no_limit ? std::min(all, most_slots) : section.max_in_flight;
-    job << "[" << section.name << "]\nmicro_batch = 1\nreplicas = " << section.replicas
-        << "\nmax_in_flight = " << in_flight << "\n"
-        << speeds_of(section) << devices_of(section);
+    job << "[" << section.name << "]\nmicro_batch = 1\nmax_in_flight = " << in_flight << "\n"
+        << replicas_of(section) << speeds_of(section) << devices_of(section);
   }
   return job.str();
+}
+
+std::string note_on_slots(const WorkloadCorpus& corpus) {
+  const auto [fewest, most] = slots_of_edges(corpus.workload());
+  if (fewest == most) return {};
+  return "the edges of " + printable(corpus.file()) + " have " + std::to_string(fewest) + " to " +
+         std::to_string(most) + " slots; the emulated job gives each " + std::to_string(most) +
+         ", and --set transport.slots=N another number to all";
 }
 
 void compose_emulation(App& app, std::shared_ptr<const WorkloadCorpus> corpus) {

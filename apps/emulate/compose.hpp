@@ -19,6 +19,9 @@ struct EmulationSettings {
 
 /// Returns the run's job file in TOML.
 std::string emulation_job(const WorkloadCorpus& corpus, const EmulationSettings& settings);
+/// Returns a line for a workload whose edges have unequal slots, as a job has one number for all; empty: they are
+/// equal.
+std::string note_on_slots(const WorkloadCorpus& corpus);
 /// Composes the workload's source, sections and edges, for a job that emulation_job() has made. Without `corpus`, as
 /// for the job in a trace, reads the workload file that the job names; throws JobError if it cannot be read.
 void compose_emulation(App& app, std::shared_ptr<const WorkloadCorpus> corpus = nullptr);

@@ -87,14 +87,14 @@ const ClusterLane* ClusterLanes::lane_of(const std::string& section, const Clust
   return found == lanes.end() ? nullptr : &*found;
 }
 
-std::optional<ClusterLayout> ClusterLanes::with_micro_batch(const std::string& section, const ClusterLayout& on,
-                                                            std::int64_t samples) const {
+std::optional<ClusterLayout> ClusterLanes::changed(const std::string& section, const ClusterLayout& on,
+                                                   const SectionLayout& layout) const {
   ClusterLayout other = on;
-  other.layout.micro_batch = samples;
+  other.layout = layout;
   const ClusterLane* const lane = lane_of(section, other);
   if (lane == nullptr || lane->batches < on.layout.replicas) return std::nullopt;
   auto made = this->on(*lane, on.layout.replicas, on.layout.zero);
-  if (made && on.in_flight > 0) made->keep_in_flight(on.in_flight);
+  if (made && on.in_flight > 0) made->keep_in_flight(on.in_flight * layout.chunks / on.layout.chunks);
   if (made) made->group = on.group;
   return made;
 }

@@ -65,10 +65,10 @@ class ClusterLanes {
   /// to do.
   [[nodiscard]] std::optional<ClusterLayout> grown(const std::string& section, const ClusterLayout& on,
                                                    std::int64_t more_devices) const;
-  /// Returns the layout with micro-batches of so many samples; nothing if it was not priced, has replicas without
-  /// work, or needs too much memory.
-  [[nodiscard]] std::optional<ClusterLayout> with_micro_batch(const std::string& section, const ClusterLayout& on,
-                                                              std::int64_t samples) const;
+  /// Returns the layout with other micro-batches or chunks; nothing if it was not priced, has replicas without work, or
+  /// needs too much memory.
+  [[nodiscard]] std::optional<ClusterLayout> changed(const std::string& section, const ClusterLayout& on,
+                                                     const SectionLayout& layout) const;
   /// Returns the layout with the least bound, at most `most_ms`, whose replicas are on two pools or more, on up to so
   /// many devices of each; nothing if there is none. `allowed` decides whether a layout may be returned. Every number
   /// of few replicas is tried, and eighths of many; each number is a multiple, as the constructor describes.

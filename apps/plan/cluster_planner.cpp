@@ -210,6 +210,7 @@ LayoutTrial ClusterPlanner::best_of_all(const Divisions& divisions, Rivals& riva
   chosen.front = common_front(std::move(chosen.front));
   LayoutTrial best = best_of(divisions, found, devices, rivals);
   bench_.vary_batches(best, divisions.lanes());
+  bench_.vary_chunks(best, divisions.lanes());
   if (job_.cluster.pools.size() > 1 && !job_.options.cheapest) {
     const SpreadLayouts spread = spread_layouts(job_, divisions, found, best.played.step_ms);
     chosen.least_bound_ms = std::min(chosen.least_bound_ms, spread.least_bound_ms);

@@ -10,8 +10,10 @@
 
 #include "actors/job/memory_table.hpp"
 #include "actors/job/pass_memory.hpp"
+#include "apps/plan/mixed_layouts.hpp"
 #include "runtime/core/printable.hpp"
 #include "runtime/core/quantile.hpp"
+#include "runtime/graph/replica_mix.hpp"
 
 namespace maestro {
 
@@ -33,17 +35,18 @@ std::string other_machine(DeviceId::Kind kind) {
   return kind == DeviceId::Kind::cpu ? ", or give --cpu-devices to plan for CPUs" : "";
 }
 
-/// Returns the bytes that the ranks of a section need, in the order of its devices.
-std::vector<double> bytes_of(const ResolvedJob& plan, const std::string& section) {
-  std::vector<double> bytes;
+/// Returns the bytes that a section needs on each of its devices, in their order.
+std::vector<double> bytes_of(const ResolvedJob& plan, const std::string& section, const SectionLayout& layout) {
   const std::vector<SectionId> stages = plan.graph.stages_of(section);
+  const auto ranks = static_cast<std::size_t>(layout.tensor * layout.context);
+  const auto of_replica = static_cast<std::size_t>(layout.pipeline) * ranks;
+  std::vector<double> bytes(static_cast<std::size_t>(layout.replicas) * of_replica);
   const MemoryEstimate estimate = estimate_memory(plan);
-  for (std::uint32_t replica = 0; replica < plan.graph.node(stages.front()).replicas; ++replica) {
-    for (const SectionId stage : stages) {
-      for (const RankMemory& rank : estimate.ranks) {
-        if (rank.section == stage && rank.replica.value() == replica) bytes.push_back(rank.use.on_device());
-      }
-    }
+  for (const RankMemory& rank : estimate.ranks) {
+    const auto stage = std::ranges::find(stages, rank.section) - stages.begin();
+    if (stage == std::ssize(stages)) continue;
+    const auto group = static_cast<std::size_t>(stage % layout.pipeline);
+    bytes[rank.replica.value() * of_replica + group * ranks + rank.rank.value()] += rank.use.on_device();
   }
   return bytes;
 }
@@ -69,8 +72,9 @@ std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layou
   std::int64_t degrees = 0;
   for (const auto& [name, section] : layout.sections) {
     devices += section.devices();
-    degrees += section.tensor + section.context + section.pipeline + (section.zero ? 1 : 0);
+    degrees += section.tensor + section.context + section.stages() + (section.zero ? 1 : 0);
   }
+  degrees += std::ssize(layout.mixes);
   return {devices, degrees, std::round(layout.bytes / 1e7)};
 }
 
@@ -84,6 +88,31 @@ std::vector<std::size_t> sharers_of(std::size_t first, const JobLayout& layout) 
     if (common) sharers.push_back(section);
   }
   return sharers;
+}
+
+/// Gives sections that follow another one its devices. Returns false if their layouts need another number.
+bool align_followers(const std::vector<LayoutChoices>& choices, JobLayout& layout) {
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    if (!choices[section].follows) continue;
+    const std::vector<int>& devices = layout.devices[*choices[section].follows];
+    const SectionLayout& own = choices[section].layouts[layout.layouts[section]].layout;
+    if (own.devices() != std::ssize(devices)) return false;
+    layout.devices[section] = devices;
+  }
+  return true;
+}
+
+/// Returns the context degrees of the layouts that differ from one in replicas, context and `zero` only.
+std::set<std::int64_t> contexts_of(const LayoutChoices& choices, const SectionLayout& one) {
+  std::set<std::int64_t> contexts;
+  for (const PricedLayout& other : choices.layouts) {
+    SectionLayout same = other.layout;
+    same.replicas = one.replicas;
+    same.context = one.context;
+    same.zero = one.zero;
+    if (same == one) contexts.insert(other.layout.context);
+  }
+  return contexts;
 }
 
 /// Returns the ways to divide a device among so many sections, each a share of measured_shares; one for one section.
@@ -132,7 +161,11 @@ JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices
     }
   }
   check_shares();
-  for (const std::string& section : keys_.sections()) find_choices(section);
+  for (const bool follow : {false, true}) {
+    for (const std::string& section : keys_.sections()) {
+      if (keys_.devices_of(section).empty() != follow) find_choices(section);
+    }
+  }
 }
 
 void JobPlanner::find_choices(const std::string& section) {
@@ -140,11 +173,15 @@ void JobPlanner::find_choices(const std::string& section) {
   choices.section = section;
   const SectionId first = base_.graph.stages_of(section).front();
   const bool trained = base_.graph.node(first).trained();
-  if (!keys_.of(section).contains("devices")) {
+  const std::string& other = keys_.devices_of(section);
+  if (!other.empty()) {
+    choices.follows =
+        static_cast<std::size_t>(std::ranges::find(choices_, other, &Choices::section) - choices_.begin());
+  } else if (!keys_.of(section).contains("devices")) {
     for (const SectionId stage : base_.graph.stages_of(section)) {
-      for (const DeviceId& device : base_.sections[stage.value()].config.devices) {
-        choices.devices.push_back(device.index);
-      }
+      const PlannedSection& of = base_.sections[stage.value()];
+      if (of.stage.index >= of.config.pipeline) continue;  // on the devices of an earlier stage
+      for (const DeviceId& device : of.config.devices) choices.devices.push_back(device.index);
     }
   }
   for (const SectionLayout& layout :
@@ -153,8 +190,9 @@ void JobPlanner::find_choices(const std::string& section) {
     std::vector<int> devices;
     for (int device = 0; device < layout.devices(); ++device) devices.push_back(device);
     try {
-      choices.layouts.push_back(
-          {layout, resolve_(keys_.settings(section, layout, devices_text(options_.machine.kind(), devices)))});
+      const std::string names = devices_text(options_.machine.kind(), devices);
+      choices.layouts.push_back({layout, resolve_(other.empty() ? keys_.settings(section, layout, names)
+                                                                : keys_.settings_on(section, layout, names))});
       if (std::isfinite(most_bytes())) add_pass_bytes(choices.layouts.back().plan, prices_.values());
     } catch (const JobError& refusal) {
       if (refused_++ == 0) first_refusal_ = refusal.what();
@@ -167,12 +205,14 @@ void JobPlanner::find_choices(const std::string& section) {
 
 PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
   const std::vector<double> stages = prices_.work_ms(choice.plan, of.section, choice.layout.replicas);
+  std::vector<double> groups(static_cast<std::size_t>(choice.layout.pipeline));
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) groups[stage % groups.size()] += stages[stage];
   PricedLayout layout{choice.layout, {}};
-  if (options_.machine.gpus != nullptr) layout.bytes = bytes_of(choice.plan, of.section);
+  if (options_.machine.gpus != nullptr) layout.bytes = bytes_of(choice.plan, of.section, choice.layout);
   for (std::int64_t replica = 0; replica < choice.layout.replicas; ++replica) {
-    for (const double stage : stages) {
+    for (const double group : groups) {
       const auto ranks = static_cast<std::size_t>(choice.layout.tensor * choice.layout.context);
-      layout.work_ms.insert(layout.work_ms.end(), ranks, stage);
+      layout.work_ms.insert(layout.work_ms.end(), ranks, group);
     }
   }
   return layout;
@@ -267,8 +307,12 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     const SectionLayout& chosen = choices[section].layouts[layout.layouts[section]].layout;
     ranked.sections[choices[section].section] = chosen;
     ranked.devices[choices[section].section] = layout.devices[section];
-    const auto settings = keys_.settings(choices[section].section, chosen,
-                                         devices_text(options_.machine.kind(), layout.devices[section]));
+    auto settings = keys_.settings(choices[section].section, chosen,
+                                   devices_text(options_.machine.kind(), layout.devices[section]));
+    if (!layout.contexts.empty() && !layout.contexts[section].empty()) {
+      ranked.mixes[choices[section].section] = layout.contexts[section];
+      settings = with_mix(std::move(settings), choices[section].section, layout.contexts[section]);
+    }
     ranked.settings.insert(ranked.settings.end(), settings.begin(), settings.end());
     if (layout.shares.empty() || !(layout.shares[section] < 1)) continue;
     ranked.shares_of_devices[choices[section].section] = layout.shares[section];
@@ -286,6 +330,7 @@ const RankedLayout* JobPlanner::rehearsed(const std::vector<LayoutChoices>& choi
     for (const StepPlan& step : steady.plans) steps.push_back(&step);
     ranked.step_ms = std::max(steady.time.period_ms(), busiest_ms(plan, steps, known));
     ranked.bound_ms = bound_of(choices, layout, searched());
+    if (!ranked.mixes.empty()) ranked.bound_ms = std::min(ranked.bound_ms, ranked.step_ms);  // is of equal replicas
     ranked.shares = section_shares(steady.rehearsed, plan.graph, steady.time);
     ranked.passes_ms = passes_ms(ranked.shares, steady.time.period_ms());
     if (generates(plan)) {
@@ -330,6 +375,7 @@ std::vector<Alternative> JobPlanner::neighbours_of(const std::vector<LayoutChoic
       for (int device = 0; device < layouts[at].layout.devices(); ++device) {
         devices.push_back((first + device) % static_cast<int>(options_.machine.devices));
       }
+      if (!align_followers(choices, neighbour)) continue;
       const RankedLayout* const ranked = rehearsed(choices, neighbour);
       if (ranked == nullptr) continue;
       found.push_back(
@@ -361,6 +407,43 @@ JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choi
       layout = more;
     }
   }
+  return layout;
+}
+
+JobLayout JobPlanner::with_mixes(const std::vector<LayoutChoices>& choices, JobLayout layout,
+                                 std::vector<Alternative>& others) {
+  for (std::size_t section = 0; section < choices.size(); ++section) {
+    const LayoutChoices& of = choices[section];
+    const std::set<std::string>& free = keys_.of(of.section);
+    if (!free.contains("replicas") || !free.contains("context") || of.follows) continue;
+    if (base_.settings.contains(of.section + ".context")) continue;
+    const SectionLayout& alike = of.layouts[layout.layouts[section]].layout;
+    const double alike_ms = rehearsed(choices, layout)->step_ms;
+    double best_ms = alike_ms * (1 - least_gain);
+    JobLayout best = layout;
+    for (const std::vector<std::int64_t>& mix :
+         possible_mixes(alike.replicas * alike.context, contexts_of(of, alike))) {
+      JobLayout mixed = layout;
+      mixed.contexts.resize(choices.size());
+      mixed.contexts[section] = mix;
+      const RankedLayout* const ranked = rehearsed(choices, mixed);
+      if (ranked == nullptr) continue;
+      if (ranked->step_ms < best_ms) {
+        best_ms = ranked->step_ms;
+        best = std::move(mixed);
+        continue;
+      }
+      others.push_back({of.section + ".replicas = " + text_of_mix(mix), ranked->step_ms});
+      rehearsed_.erase(std::vector(ranked->settings));  // not to be ranked
+    }
+    if (!best.contexts.empty() && best.contexts != layout.contexts) {
+      others.push_back({of.section + ".replicas = " + std::to_string(alike.replicas) +
+                            ", context = " + std::to_string(alike.context),
+                        alike_ms});
+    }
+    layout = std::move(best);
+  }
+  std::ranges::stable_sort(others, {}, &Alternative::step_ms);
   return layout;
 }
 
@@ -461,6 +544,7 @@ LayoutRanking JobPlanner::rank(SectionProfiler* profiler, const Progress& progre
     LayoutChoices& section = choices.emplace_back();
     section.section = of.section;
     section.devices = of.devices;
+    section.follows = of.follows;
     for (const Choice& choice : of.layouts) section.layouts.push_back(priced(of, choice));
     ranking.priced += section.layouts.size();
   }
@@ -482,7 +566,8 @@ LayoutRanking JobPlanner::rank(SectionProfiler* profiler, const Progress& progre
     centre = ranking.best.front().settings;
     ranking.alternatives = neighbours_of(choices, layouts_.at(centre));
   }
-  const JobLayout tuned = with_more_in_flight(choices, layouts_.at(centre));
+  JobLayout tuned = with_more_in_flight(choices, layouts_.at(centre));
+  tuned = with_mixes(choices, std::move(tuned), ranking.alternatives);
   ranking.best = ranked_layouts();
   if (chooses_shares()) try_shares(choices, tuned, profiler, progress, ranking);
   // A GPU's shares may add up to more than 1.

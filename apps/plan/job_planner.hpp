@@ -4,8 +4,9 @@
 //
 // Each section's layouts are priced by their calls. Layouts of the job are compared by the work of their busiest device
 // (or core, if devices share cores), as if replicas shared work evenly, and the best are rehearsed with the job's
-// policy on its samples. Then max_in_flight of sections that await gradients is raised if that gains time. If sections
-// of the best layout use the same GPUs without filling them, shares of the multiprocessors are measured and tried.
+// policy on its samples. Then max_in_flight of sections that await gradients is raised if that gains time, and replicas
+// of the best layout get contexts of their own (possible_mixes) if that does. If sections of the best layout use the
+// same GPUs without filling them, shares of the multiprocessors are measured and tried.
 //
 // JP-1 (job stands): a key that the job gives and that is not varied has its value in every layout.
 // JP-2 (no clock): equal jobs, options and prices give equal rankings.
@@ -15,6 +16,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,7 +42,8 @@ struct JobPlannerOptions {
 /// A rehearsed job layout.
 struct RankedLayout {
   std::map<std::string, SectionLayout> sections;
-  std::string kind;  ///< device kind: "cpu", "cuda"
+  std::map<std::string, std::vector<std::int64_t>> mixes;  ///< contexts by replica in place of a layout's; empty: none
+  std::string kind;                                        ///< device kind: "cpu", "cuda"
   std::map<std::string, std::vector<int>> devices;
   std::map<std::string, double> shares_of_devices;  ///< shares of GPUs; other sections have full devices
   std::vector<std::string> settings;                ///< chosen keys as for --set
@@ -118,7 +121,8 @@ class JobPlanner {
   };
   struct Choices {
     std::string section;
-    std::vector<int> devices;  // given
+    std::vector<int> devices;            // given
+    std::optional<std::size_t> follows;  // index of the section whose devices it has
     std::vector<Choice> layouts;
   };
   void find_choices(const std::string& section);
@@ -138,6 +142,9 @@ class JobPlanner {
                                                 const std::vector<std::size_t>& sharers);
   /// Returns the layout with more micro-batches in flight, if a section awaits gradients and that gains.
   [[nodiscard]] JobLayout with_more_in_flight(const std::vector<LayoutChoices>& choices, JobLayout layout);
+  /// Returns the layout with the mix of each section that gains most, if one gains. Adds what others take.
+  [[nodiscard]] JobLayout with_mixes(const std::vector<LayoutChoices>& choices, JobLayout layout,
+                                     std::vector<Alternative>& others);
   [[nodiscard]] SearchedDevices searched() const {
     return {static_cast<int>(options_.machine.devices), options_.machine.cores};
   }

@@ -65,7 +65,7 @@ std::vector<double> JobPrices::work_ms(const ResolvedJob& plan, const std::strin
 }
 
 bool JobPrices::has(const ResolvedJob& plan, const MicroBatchPlan& batch, bool on_shares) {
-  const ObservedPasses passes = dry_sections(plan)->probe(batch.section).pass(batch);
+  const ObservedPasses passes = dry_sections(plan)->probe({batch.section, batch.replica}).pass(batch);
   const auto known = [&](const ObservedCall& observed) {
     return on_shares ? prices_->parts.front().has(observed.call)
                      : prices_->alone.has(observed.call) && prices_->busy.has(observed.call);

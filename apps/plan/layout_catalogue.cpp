@@ -35,38 +35,26 @@ bool fits(const SectionLayout& layout, const DescribedPool& pool) {
   return pool.devices_of_host % ranks == 0 && ranks * layout.pipeline <= pool.devices();
 }
 
-/// Adds a stage to the section's layout.
-void add_stage(ClusterLane& lane, const ResolvedJob& plan, SectionId stage, PricedTimes& times,
-               const std::vector<EqualBatches>& batches) {
-  double work = 0;
-  double units = 0;
-  double longest = 0;
+/// Returns the work of a stage, with fill_ms as its longest pass.
+ClusterLane priced_stage(const ResolvedJob& plan, SectionId stage, PricedTimes& times,
+                         const std::vector<EqualBatches>& batches) {
+  ClusterLane lane;
+  lane.slowest = stage.value();
   double shortest = infinite;
-  std::vector<double> batch_ms;
   for (const auto& [batch, count] : batches) {
     const PassCost cost = times.pass(batch);
     const double ms = cost.forward + cost.backward;
-    work += ms * static_cast<double>(count);
-    batch_ms.insert(batch_ms.end(), static_cast<std::size_t>(count), ms);
+    lane.work_ms += ms * static_cast<double>(count);
+    lane.batch_ms.insert(lane.batch_ms.end(), static_cast<std::size_t>(count), ms);
     for (const SampleRef& sample : batch.samples) {
       const PassCost of_sample = plan.cost(stage, sample);
-      units += (of_sample.forward + of_sample.backward) * static_cast<double>(count);
+      lane.units += (of_sample.forward + of_sample.backward) * static_cast<double>(count);
     }
-    longest = std::max(longest, ms);
+    lane.longest_ms = std::max(lane.longest_ms, ms);
     shortest = std::min(shortest, ms);
   }
-  const double end = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
-  const double optimizer = times.action(stage, StepAction::step);
-  if (lane.batches == 0 || work > lane.work_ms) {
-    lane.work_ms = work;
-    lane.units = units;
-    lane.slowest = stage.value();
-    lane.batches = std::ssize(batch_ms);
-    lane.batch_ms = std::move(batch_ms);
-    lane.shortest_ms = batches.empty() ? 0 : shortest;
-    lane.longest_ms = longest * static_cast<double>(lane.layout.pipeline);
-    lane.fill_ms = longest * static_cast<double>(lane.layout.pipeline - 1);
-  }
+  lane.fill_ms = lane.longest_ms;
+  lane.shortest_ms = batches.empty() ? 0 : shortest;
   PassProbe& probe = times.probe(stage);
   if (!batches.empty()) (void)probe.pass(batches.front().first);
   Parameters& parameters = probe.runner().section().parameters();
@@ -79,13 +67,48 @@ void add_stage(ClusterLane& lane, const ResolvedJob& plan, SectionId stage, Pric
   const double resting =
       static_cast<double>(probe.parameter_bytes()) - of_element * stepped + (rounded ? 2 * values : 0);
   const auto working = static_cast<double>(probe.working_bytes());
-  lane.end_ms = std::max(lane.end_ms, end);
-  lane.optimizer_ms = std::max(lane.optimizer_ms, stepped > 0 ? optimizer * values / stepped : 0);
-  lane.gradient_bytes = std::max(lane.gradient_bytes, node.trained() ? sizeof(float) * values : 0);
-  lane.state_bytes = std::max(lane.state_bytes, of_element * values);
-  lane.resting_bytes = std::max(lane.resting_bytes, resting);
-  lane.pass_bytes = std::max(lane.pass_bytes, working);
-  lane.other_bytes = std::max(lane.other_bytes, resting + working * static_cast<double>(kept));
+  lane.end_ms = times.action(stage, StepAction::add_ranks) + times.action(stage, StepAction::norm);
+  lane.optimizer_ms = stepped > 0 ? times.action(stage, StepAction::step) * values / stepped : 0;
+  const WireFormats wire = wire_formats(node.gradient_wire, plan.sections[stage.value()].config.zero);
+  lane.gradient_bytes = node.trained() ? wire_bytes_per_element(wire) * values : 0;
+  lane.state_bytes = of_element * values;
+  lane.resting_bytes = resting;
+  lane.pass_bytes = working;
+  lane.other_bytes = resting + working * static_cast<double>(kept);
+  return lane;
+}
+
+constexpr double ClusterLane::*step_ends_and_bytes[] = {
+    &ClusterLane::end_ms,        &ClusterLane::optimizer_ms, &ClusterLane::gradient_bytes, &ClusterLane::state_bytes,
+    &ClusterLane::resting_bytes, &ClusterLane::pass_bytes,   &ClusterLane::other_bytes};
+
+/// Adds a stage to its device, which may have others (chunks).
+void add_chunk(ClusterLane& device, const ClusterLane& stage) {
+  if (device.batch_ms.empty() && device.other_bytes == 0) {
+    device = stage;
+    return;
+  }
+  for (double ClusterLane::*const sum : step_ends_and_bytes) device.*sum += stage.*sum;
+  for (double ClusterLane::*const sum :
+       {&ClusterLane::work_ms, &ClusterLane::units, &ClusterLane::longest_ms, &ClusterLane::shortest_ms}) {
+    device.*sum += stage.*sum;
+  }
+  device.fill_ms = std::max(device.fill_ms, stage.fill_ms);
+  for (std::size_t batch = 0; batch < device.batch_ms.size(); ++batch) device.batch_ms[batch] += stage.batch_ms[batch];
+}
+
+/// Adds a device's work to the section's layout.
+void add_device(ClusterLane& lane, ClusterLane device) {
+  for (double ClusterLane::*const most : step_ends_and_bytes) lane.*most = std::max(lane.*most, device.*most);
+  if (lane.batches > 0 && device.work_ms <= lane.work_ms) return;
+  lane.work_ms = device.work_ms;
+  lane.units = device.units;
+  lane.slowest = device.slowest;
+  lane.batches = std::ssize(device.batch_ms);
+  lane.batch_ms = std::move(device.batch_ms);
+  lane.shortest_ms = device.shortest_ms;
+  lane.longest_ms = device.longest_ms * static_cast<double>(lane.layout.pipeline);
+  lane.fill_ms = device.fill_ms * static_cast<double>(lane.layout.pipeline - 1);
 }
 
 /// Sets `shared_work` of a layout's lanes on all pools that it fits.
@@ -112,13 +135,16 @@ ClusterLane priced_lane(const std::string& section, const SectionLayout& layout,
   lane.layout.replicas = 1;
   lane.layout.zero = false;
   lane.pool = pool;
-  std::optional<SectionId> before;
-  for (const SectionId stage : plan.graph.stages_of(section)) {
-    const bool same = before && alike(plan, *before, stage);
-    before = stage;
-    if (same) continue;
-    add_stage(lane, plan, stage, times, equal_batches_of(plan, stage, samples));
+  const std::vector<SectionId> stages = plan.graph.stages_of(section);
+  std::vector<ClusterLane> devices(static_cast<std::size_t>(layout.pipeline));
+  ClusterLane last;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    if (stage == 0 || !alike(plan, stages[stage - 1], stages[stage])) {
+      last = priced_stage(plan, stages[stage], times, equal_batches_of(plan, stages[stage], samples));
+    }
+    add_chunk(devices[stage % devices.size()], last);
   }
+  for (ClusterLane& device : devices) add_device(lane, std::move(device));
   return lane;
 }
 
@@ -165,12 +191,13 @@ std::vector<SectionLayout> LayoutCatalogue::possible(const std::string& section)
   const SectionId first = base_->graph.stages_of(section).front();
   std::set<std::int64_t> all_stages{base_->sections[first.value()].config.pipeline};  // given by the job, or 1
   for (std::int64_t stages = 1; stages <= most_stages; stages *= 2) all_stages.insert(stages);
+  const std::int64_t chunks = base_->sections[first.value()].config.chunks;
   std::vector<SectionLayout> possible;
   for (std::int64_t tensor = 1; tensor <= most_ranks; tensor *= 2) {
     for (std::int64_t context = 1; tensor * context <= most_ranks; context *= 2) {
       for (const std::int64_t stages : all_stages) {
         for (std::int64_t samples = 1; samples <= most_samples; samples *= 2) {
-          const SectionLayout layout{replicas, tensor, context, stages, shards, samples};
+          const SectionLayout layout{replicas, tensor, context, stages, stages > 1 ? chunks : 1, shards, samples};
           if (fits_a_pool(layout)) possible.push_back(layout);
         }
       }
@@ -211,6 +238,25 @@ LayoutCatalogue::PricedRun LayoutCatalogue::priced(const LayoutRun& run, const R
     }
   }
   return made;
+}
+
+bool LayoutCatalogue::price_more(const std::string& section, const SectionLayout& layout, const Resolve& resolve,
+                                 std::span<const SampleRef> samples) {
+  SectionLayout one = layout;
+  one.replicas = given_replicas(section).value_or(1);
+  one.zero = one.replicas > 1 && layout.zero;
+  const auto known = [&](const ClusterLane& lane) {
+    return std::tie(lane.layout.tensor, lane.layout.context, lane.layout.pipeline, lane.layout.chunks,
+                    lane.layout.micro_batch) ==
+           std::tie(one.tensor, one.context, one.pipeline, one.chunks, one.micro_batch);
+  };
+  std::vector<ClusterLane>& lanes = lanes_.at(section);
+  if (std::ranges::any_of(lanes, known)) return true;
+  std::mutex alone;
+  PricedRun made = priced({section, {one}}, resolve, alone, samples);
+  if (made.lanes.empty()) return false;
+  add(std::move(made));
+  return true;
 }
 
 void LayoutCatalogue::add(PricedRun made) {

@@ -56,6 +56,11 @@ class LayoutCatalogue {
   /// threads, one at a time. Throws JobError if a section has no layout.
   void price_all(const Resolve& resolve, std::span<const SampleRef> samples);
 
+  /// Prices a layout with chunks, which price_all() leaves out unless the job gives chunks. Returns whether the section
+  /// can have it.
+  bool price_more(const std::string& section, const SectionLayout& layout, const Resolve& resolve,
+                  std::span<const SampleRef> samples);
+
   /// Returns the priced layouts of a section; the pools of a layout follow each other.
   [[nodiscard]] const std::vector<ClusterLane>& of(const std::string& section) const { return lanes_.at(section); }
   /// Returns the number of priced layouts.
@@ -86,7 +91,7 @@ class LayoutCatalogue {
     std::size_t refused = 0;
     std::string first_refusal;
   };
-  /// Returns the layouts that a section may have on the cluster; `replicas` and `zero` are chosen later.
+  /// Returns the layouts that a section may have on the cluster; `replicas`, `zero` and chosen `chunks` come later.
   [[nodiscard]] std::vector<SectionLayout> possible(const std::string& section) const;
   /// Thread-safe; locks `resolving` for each call of `resolve`.
   [[nodiscard]] PricedRun priced(const LayoutRun& run, const Resolve& resolve, std::mutex& resolving,

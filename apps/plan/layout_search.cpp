@@ -100,6 +100,12 @@ class Search {
   /// Returns the devices that a layout of a section may take.
   [[nodiscard]] std::vector<std::vector<int>> places_of(std::size_t section, const PricedLayout& layout) const {
     const auto needed = layout.work_ms.size();
+    if (const auto& follows = sections_[section].follows) {
+      if (current_.devices.empty()) return std::vector<std::vector<int>>(1);  // counted
+      const std::vector<int>& others = current_.devices[*follows];
+      if (others.size() != needed) return {};
+      return {others};
+    }
     const std::vector<int>& given = sections_[section].devices;
     if (!given.empty()) {
       if (given.size() != needed) return {};
@@ -197,9 +203,12 @@ std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t g
       for (const std::int64_t context : degrees(devices)) {
         for (const std::int64_t pipeline : degrees(devices)) {
           if (replicas * tensor * context * pipeline > devices || replicas > global_batch) continue;
-          for (std::int64_t samples = 1; samples <= (global_batch + replicas - 1) / replicas; samples *= 2) {
-            found.push_back({replicas, tensor, context, pipeline, false, samples});
-            if (trained && replicas > 1) found.push_back({replicas, tensor, context, pipeline, true, samples});
+          for (std::int64_t chunks = 1; chunks <= (pipeline > 1 ? most_planned_chunks : 1); chunks *= 2) {
+            for (std::int64_t samples = 1; samples <= (global_batch + replicas - 1) / replicas; samples *= 2) {
+              found.push_back({replicas, tensor, context, pipeline, chunks, false, samples});
+              if (trained && replicas > 1)
+                found.push_back({replicas, tensor, context, pipeline, chunks, true, samples});
+            }
           }
         }
       }

@@ -12,6 +12,7 @@
 #include <compare>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,16 @@ struct SectionLayout {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
   std::int64_t pipeline = 1;
+  std::int64_t chunks = 1;  ///< stages on each device of a pipeline
   bool zero = false;
   std::int64_t micro_batch = 1;
   [[nodiscard]] std::int64_t devices() const { return replicas * tensor * context * pipeline; }
+  [[nodiscard]] std::int64_t stages() const { return pipeline * chunks; }
   friend auto operator<=>(const SectionLayout&, const SectionLayout&) = default;
 };
+
+/// The most stages on each device of a pipeline that a plan chooses.
+inline constexpr std::int64_t most_planned_chunks = 4;
 
 /// A layout with each device's work in a step, in the order of the section's key `devices`.
 struct PricedLayout {
@@ -41,6 +47,7 @@ struct LayoutChoices {
   std::string section;
   std::vector<PricedLayout> layouts;
   std::vector<int> devices;  ///< devices that the job gives; empty: chosen, consecutive from any device on
+  std::optional<std::size_t> follows = {};  ///< an earlier section, whose devices it has; nothing: none
 };
 
 /// A choice for every section, in the order of the sections.
@@ -52,6 +59,8 @@ struct JobLayout {
   double busiest_ms = 0;
   std::vector<double> shares = {};         ///< share of the multiprocessors, by section; empty: all
   std::vector<std::string> settings = {};  ///< settings of other keys, as for --set
+  /// Context degrees by replica, by section; empty, or empty for a section: the layout's in each replica.
+  std::vector<std::vector<std::int64_t>> contexts = {};
 };
 
 struct FoundLayouts {
@@ -77,8 +86,8 @@ struct SearchedDevices {
                               const SearchedDevices& devices);
 
 /// Returns the layouts that a section may take on so many devices: all SectionLayouts with degrees that are powers of
-/// two, or the number of devices itself, and micro-batches that are powers of two up to the samples of a replica.
-/// Without `trained` no optimizer state is sharded.
+/// two, or the number of devices itself, and micro-batches that are powers of two up to the samples of a replica. A
+/// pipeline has 1, 2 or 4 chunks. Without `trained` no optimizer state is sharded.
 [[nodiscard]] std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch,
                                                           bool trained);
 

@@ -65,6 +65,7 @@ PlannedJob::PlannedJob(PlannedApp app, PlannedJobOptions options, Console& conso
 void PlannedJob::measure() {
   SectionProfiler profiler(machine_, profiler_options());
   keep_measured([&](const JobPlanner::Progress& progress) { planner_->measure(profiler, progress); });
+  warn_if_disturbed(profiler);
 }
 
 LayoutRanking PlannedJob::rank() {
@@ -72,6 +73,7 @@ LayoutRanking PlannedJob::rank() {
   keep_measured([&](const JobPlanner::Progress& progress) { planner_->measure(profiler, progress); });
   LayoutRanking ranking;
   keep_measured([&](const JobPlanner::Progress& progress) { ranking = planner_->rank(&profiler, progress); });
+  warn_if_disturbed(profiler);
   return ranking;
 }
 
@@ -101,6 +103,14 @@ void PlannedJob::check_load() {
   const int cores = static_cast<int>(usable_cores().size());
   load_ = measure_load(std::min(cores, static_cast<int>(machine_.devices)));
   if (const std::string line = load_warning(*load_, cores); !line.empty()) console_->warning("plan: " + line);
+}
+
+void PlannedJob::warn_if_disturbed(const SectionProfiler& profiler) const {
+  if (profiler.disturbed() == 0) return;
+  console_->warning("plan: other processes took part of the cores during " + std::to_string(profiler.disturbed()) +
+                    " of " + std::to_string(profiler.measured()) +
+                    " measurements, though each was repeated: times are too long, and the order of layouts may be "
+                    "wrong; measure on an idle machine, or compare the best with --try");
 }
 
 RankingReport PlannedJob::report() {

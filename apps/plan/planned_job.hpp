@@ -63,6 +63,7 @@ class PlannedJob {
   [[nodiscard]] std::int64_t cpu_devices() const { return machine_.gpus == nullptr ? machine_.devices : 0; }
   void check_profile() const;
   void check_load();
+  void warn_if_disturbed(const SectionProfiler& profiler) const;
   [[nodiscard]] ProfilerOptions profiler_options() const;
   /// Writes the profile if the work has measured anything.
   void keep_measured(const std::function<void(const JobPlanner::Progress& progress)>& work);

@@ -33,8 +33,8 @@ void check_varied(const std::vector<std::string>& sections, const std::set<std::
 }  // namespace
 
 const std::vector<std::string>& planned_keys() {
-  static const std::vector<std::string> keys{"replicas", "tensor",      "context", "pipeline",
-                                             "zero",     "micro_batch", "devices"};
+  static const std::vector<std::string> keys{"replicas", "tensor", "context",     "pipeline",
+                                             "chunks",   "zero",   "micro_batch", "devices"};
   return keys;
 }
 
@@ -43,6 +43,7 @@ std::string value_of(const SectionLayout& layout, const std::string& key) {
   if (key == "tensor") return std::to_string(layout.tensor);
   if (key == "context") return std::to_string(layout.context);
   if (key == "pipeline") return std::to_string(layout.pipeline);
+  if (key == "chunks") return std::to_string(layout.chunks);
   if (key == "micro_batch") return std::to_string(layout.micro_batch);
   return layout.zero ? "true" : "false";
 }
@@ -94,18 +95,18 @@ ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& vari
     }
     const SectionId first = job.graph.stages_of(section).front();
     if (!job.graph.node(first).trained()) free.erase("zero");
+    if (!free.contains("pipeline") && job.sections[first.value()].config.pipeline == 1) free.erase("chunks");
     if (job.settings.contains(section + ".micro_batch_tokens")) free.erase("micro_batch");  // it follows the tokens
     const SectionConfig& config = job.sections[first.value()].config;
-    if (config.chunks > 1) {
-      throw JobError(section + ".chunks = " + std::to_string(config.chunks) +
-                     ": plan compares pipelines without chunks; leave the key out, and compare with maestro emulate");
+    if (!config.contexts.empty() && !free.contains("replicas")) {
+      throw JobError(section +
+                     ".replicas lists replicas that differ in context, and plan keeps replicas that are alike; " +
+                     "add --vary " + section + ".replicas, or set a number");
     }
-    if (!config.devices_of.empty() && !free.contains("devices")) {
-      throw JobError(section + ".devices: \"" + config.devices_of +
-                     "\": plan chooses the devices, shared ones too; leave the key out, or name it with --vary");
-    }
-    given_[section] = {config.replicas, config.tensor, config.context,
-                       config.pipeline, config.zero,   config.micro_batch};
+    devices_of_[section] = free.contains("devices") ? "" : config.devices_of;
+    if (!devices_of(section).empty()) free.insert("replicas");
+    given_[section] = {config.replicas, config.tensor, config.context,    config.pipeline,
+                       config.chunks,   config.zero,   config.micro_batch};
     some = some || !free.empty();
   }
   if (some) return;
@@ -136,7 +137,8 @@ std::vector<std::string> ChosenKeys::settings(const std::string& section, const 
                                               const std::string& devices) const {
   std::vector<std::string> settings;
   for (const std::string& key : planned_keys()) {
-    if (!of(section).contains(key)) continue;
+    if (!of(section).contains(key) || (key == "replicas" && !devices_of(section).empty())) continue;
+    if (key == "chunks" && layout.chunks == 1 && given_.at(section).chunks == 1) continue;  // the default
     settings.push_back(section + "." + key + "=" + (key == "devices" ? devices : value_of(layout, key)));
   }
   return settings;
@@ -146,6 +148,7 @@ std::vector<std::string> ChosenKeys::settings_on(const std::string& section, con
                                                  const std::string& devices) const {
   std::vector<std::string> settings = this->settings(section, layout, "");
   std::erase(settings, section + ".devices=");
+  if (!devices_of(section).empty()) settings.push_back(section + ".replicas=" + value_of(layout, "replicas"));
   settings.push_back(section + ".devices=" + devices);
   return settings;
 }

@@ -35,13 +35,16 @@ class ChosenKeys {
   [[nodiscard]] const std::vector<std::string>& sections() const { return sections_; }
   /// Returns the chosen keys of a section.
   [[nodiscard]] const std::set<std::string>& of(const std::string& section) const { return free_.at(section); }
+  /// Returns the section whose devices a section has by the job, which states its replicas; empty: none.
+  [[nodiscard]] const std::string& devices_of(const std::string& section) const { return devices_of_.at(section); }
   /// Returns the layouts among `possible` that have the job's values of all keys that are not chosen, each once.
   [[nodiscard]] std::vector<SectionLayout> standing(const std::string& section,
                                                     std::vector<SectionLayout> possible) const;
   /// Returns the chosen keys of a section as for --set; `devices`: the TOML of that key.
   [[nodiscard]] std::vector<std::string> settings(const std::string& section, const SectionLayout& layout,
                                                   const std::string& devices) const;
-  /// Returns the same settings with `devices` last, even if it is not a chosen key.
+  /// Returns the same settings with `devices` last, even if it is not a chosen key, and with replicas of a section that
+  /// has another's devices.
   [[nodiscard]] std::vector<std::string> settings_on(const std::string& section, const SectionLayout& layout,
                                                      const std::string& devices) const;
 
@@ -49,6 +52,7 @@ class ChosenKeys {
   std::vector<std::string> sections_;
   std::map<std::string, std::set<std::string>> free_;
   std::map<std::string, SectionLayout> given_;
+  std::map<std::string, std::string> devices_of_;
 };
 
 }  // namespace maestro

@@ -46,13 +46,16 @@ double PooledTimes::action_ms(SectionId section, StepAction action) const {
   double bytes = 0;
   if (bridged) {
     Parameters& parameters = priced_[shares.front().pool]->probe(section).runner().section().parameters();
-    bytes = sizeof(float) * static_cast<double>(parameters.elements());
+    const WireFormats wire = wire_formats(node.gradient_wire, action != StepAction::sum);
+    const GradientWire sent = action == StepAction::sum_to_shards ? wire.parts : wire.sums;
+    bytes = (action == StepAction::sum ? wire_bytes_per_element(wire) : wire_bytes_per_element(sent)) *
+            static_cast<double>(parameters.elements());
   }
   double most_ms = 0;
   for (const PoolShare& share : shares) {
     double ms = times_[share.pool].action(section, action);
     if (bridged) {
-      const std::int64_t devices = node.stages * node.layout.ranks();
+      const std::int64_t devices = plan_->sections[section.value()].config.pipeline * node.layout.ranks();
       const double ring_ms = exchange_prices(*cluster_, shares).exchange_ms(bytes, node.replicas, devices);
       const double own_ms = exchange_prices(*cluster_, {&share, 1}).exchange_ms(bytes, node.replicas, devices);
       ms += (action == StepAction::sum ? 2 : 1) * (ring_ms - own_ms);  // there and back

@@ -15,21 +15,24 @@ constexpr std::size_t most_kept = 64;  // passes that a DrySections keeps: each 
 bool alike(const SampleRef& one, const SampleRef& other) {
   return one.tokens == other.tokens && one.patches == other.patches && one.visual == other.visual &&
          one.other_tokens == other.other_tokens && one.other_patches == other.other_patches &&
-         one.other_visual == other.other_visual && one.answers == other.answers && one.source == other.source;
+         one.other_visual == other.other_visual && one.answers == other.answers && one.frames == other.frames &&
+         one.heard == other.heard && one.clips == other.clips && one.source == other.source;
 }
 
 /// Returns a pass's key. In a search that changes only layouts, passes with equal keys make equal calls. Runs of equal
 /// samples are counted, so that keys of large micro-batches are short.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
-                    std::to_string(node.layout.context) + (batch.pass == Pass::train ? " train" : " evaluate");
+                    std::to_string(node.layout_of(batch.replica).context) +
+                    (batch.pass == Pass::train ? " train" : " evaluate");
   for (std::size_t at = 0; at < batch.samples.size();) {
     const SampleRef& sample = batch.samples[at];
     std::size_t end = at + 1;
     while (end < batch.samples.size() && alike(batch.samples[end], sample)) ++end;
     key += " " + std::to_string(end - at) + "x" + std::to_string(sample.tokens) + "/" + std::to_string(sample.patches) +
            "/" + std::to_string(sample.visual);
-    for (const Axis axis : {Axis::other_tokens, Axis::other_patches, Axis::other_visual, Axis::answers}) {
+    for (const Axis axis :
+         {Axis::other_tokens, Axis::other_patches, Axis::other_visual, Axis::answers, Axis::frames, Axis::heard}) {
       if (sample.rows(axis) > 0) key += "+" + std::string(name_of(axis)) + std::to_string(sample.rows(axis));
     }
     if (sample.source > 0) key += "@" + std::to_string(sample.source);
@@ -50,11 +53,13 @@ double write_bytes(const ResolvedJob& plan, SectionId from, SectionId to, std::i
   return bytes;
 }
 
-PassProbe& DrySections::probe(SectionId section) {
-  auto& found = probes_[section];
+PassProbe& DrySections::probe(const LaneKey& lane) {
+  const SectionId section = lane.section;
+  auto& found = probes_[{section, plan_->graph.node(section).layout_of(lane.replica).context}];
   if (found == nullptr) {
     ProbedSection probed =
         values_ == nullptr ? probed_section(*plan_, section) : probed_section(*plan_, section, *values_);
+    probed.replica = lane.replica;
     ProbeSite dry;
     dry.own_memory = own_memory_;
     found = std::make_unique<PassProbe>(std::move(probed), LayoutRank(0), dry);
@@ -64,7 +69,7 @@ PassProbe& DrySections::probe(SectionId section) {
 
 ObservedPasses DrySections::pass(const std::string& key, const MicroBatchPlan& batch) {
   if (const auto known = passes_.find(key); known != passes_.end()) return known->second;
-  ObservedPasses observed = probe(batch.section).pass(batch);
+  ObservedPasses observed = probe({batch.section, batch.replica}).pass(batch);
   if (passes_.size() < most_kept) passes_.emplace(key, observed);
   return observed;
 }
@@ -78,7 +83,7 @@ const DrySections::StepEnd& DrySections::observed_end(SectionId section) {
   batch.step = StepId(1);
   const Axis axis = plan_->graph.node(section).axis();
   batch.samples = {*std::ranges::max_element(samples_, {}, [&](const SampleRef& sample) { return sample.rows(axis); })};
-  PassProbe& probed = probe(section);
+  PassProbe& probed = probe({section, batch.replica});
   (void)probed.pass(batch);
   found->second.calls = probed.step_end();
   found->second.packs = probed.pass(batch).packs;
@@ -106,7 +111,7 @@ double PricedTimes::price(const std::vector<ObservedCall>& calls, PriceSources& 
 PassCost PricedTimes::pass(const MicroBatchPlan& batch) {
   const GraphNode& node = plan_->graph.node(batch.section);
   if (!node.plays_in_steps()) return {};
-  LastPass& last = last_[batch.section];
+  LastPass& last = last_[{batch.section, node.layout_of(batch.replica).context}];
   if (last.priced == nullptr || last.pass != batch.pass || !std::ranges::equal(last.samples, batch.samples, alike)) {
     last = {batch.pass, batch.samples, &priced_pass(node, batch)};
   }
@@ -145,10 +150,14 @@ double PricedTimes::priced_action(SectionId section, StepAction action, PriceSou
   const auto gradients = static_cast<double>(probe(section).runner().gradients().size());
   const double shard = gradients / replicas;
   // Every replica adds up its shard of all replicas, and copies the others' sums (ReductionRound).
-  const double sent =
-      prices_->exchange_ms(sizeof(float) * gradients, node.replicas, node.stages * node.layout.ranks()) + 2 * hop_ms_;
-  const double summed = (replicas - 1) * moved(shard, sources) + sent;
-  const double copied = moved(gradients - shard, sources) + sent;
+  const std::int64_t devices = plan_->sections[section.value()].config.pipeline * node.layout.ranks();
+  const auto sent = [&](GradientWire wire) {
+    return prices_->exchange_ms(wire_bytes_per_element(wire) * gradients, node.replicas, devices) + 2 * hop_ms_;
+  };
+  const WireFormats formats = wire_formats(node.gradient_wire, action != StepAction::sum);
+  const double encoded = formats.parts == GradientWire::f32 ? 0 : moved(gradients - shard, sources);
+  const double summed = encoded + (replicas - 1) * moved(shard, sources) + sent(formats.parts);
+  const double copied = moved(gradients - shard, sources) + sent(formats.sums);
   switch (action) {
     case StepAction::add_ranks:
       return price(end.add_ranks, sources);

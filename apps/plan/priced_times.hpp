@@ -13,6 +13,7 @@
 #include "actors/job/job_probes.hpp"
 #include "actors/job/job_rehearsal.hpp"
 #include "runtime/rehearsal/call_prices.hpp"
+#include "runtime/schedule/lane_key.hpp"
 #include "sections/pass_probe.hpp"
 
 namespace maestro {
@@ -35,8 +36,8 @@ class DrySections {
   DrySections(const ResolvedJob& plan, std::span<const SampleRef> samples, bool own_memory,
               PortValues* values = nullptr)
       : plan_(&plan), samples_(samples), own_memory_(own_memory), values_(values) {}
-  /// Returns the probe of a section's first rank.
-  [[nodiscard]] PassProbe& probe(SectionId section);
+  /// Returns the probe of a replica's first rank, which replicas with equal layouts share.
+  [[nodiscard]] PassProbe& probe(const LaneKey& lane);
   /// Observes a pass, or returns an earlier observation with its key. Passes with equal keys make equal calls.
   [[nodiscard]] ObservedPasses pass(const std::string& key, const MicroBatchPlan& batch);
   [[nodiscard]] const ObservedStepEnd& step_end(SectionId section);
@@ -54,7 +55,7 @@ class DrySections {
   std::span<const SampleRef> samples_;
   bool own_memory_;
   PortValues* values_;
-  std::map<SectionId, std::unique_ptr<PassProbe>> probes_;
+  std::map<std::pair<SectionId, std::int64_t>, std::unique_ptr<PassProbe>> probes_;  // by section and context
   std::map<std::string, ObservedPasses> passes_;
   std::map<SectionId, StepEnd> ends_;
 };
@@ -75,8 +76,8 @@ class PricedTimes {
   /// Returns the sources of the milliseconds that pass() and action() have returned.
   [[nodiscard]] const PriceSources& sources() const { return sources_; }
 
-  /// Returns the dry probe of a section's first rank.
-  [[nodiscard]] PassProbe& probe(SectionId section) { return sections_->probe(section); }
+  /// Returns the dry probe of the first rank of a section's replica 0.
+  [[nodiscard]] PassProbe& probe(SectionId section) { return sections_->probe({section, {}}); }
 
  private:
   struct LastPass {  // the next pass is mostly equal
@@ -95,7 +96,7 @@ class PricedTimes {
   const CallPricing* prices_;
   double hop_ms_;
   PricedPasses* known_;
-  std::map<SectionId, LastPass> last_;
+  std::map<std::pair<SectionId, std::int64_t>, LastPass> last_;  // by section and context
   std::map<std::pair<SectionId, StepAction>, std::pair<double, PriceSources>> actions_;
   PriceSources sources_;
 };

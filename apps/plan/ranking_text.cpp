@@ -131,6 +131,7 @@ std::string layout_text(const SectionLayout& layout) {
   if (layout.tensor > 1) add("tensor " + std::to_string(layout.tensor));
   if (layout.context > 1) add("context " + std::to_string(layout.context));
   if (layout.pipeline > 1) add("pipeline " + std::to_string(layout.pipeline));
+  if (layout.chunks > 1) add("chunks " + std::to_string(layout.chunks));
   if (layout.zero) add("zero");
   return text;
 }
@@ -140,7 +141,17 @@ std::string signed_percent(double share) {
 }
 
 std::string placed_text(const RankedLayout& ranked, const std::string& section) {
-  std::string text = layout_text(ranked.sections.at(section));
+  SectionLayout layout = ranked.sections.at(section);
+  std::string text;
+  if (const auto mix = ranked.mixes.find(section); mix != ranked.mixes.end()) {
+    layout.replicas = layout.context = 1;
+    std::string contexts;
+    for (const std::int64_t context : mix->second) {
+      contexts += (contexts.empty() ? "" : ", ") + std::to_string(context);
+    }
+    text = with_runs("context [" + contexts + "]") + " ";
+  }
+  text += layout_text(layout);
   text += (text.empty() ? "" : " ") + ranked.kind + ":";
   const std::vector<int>& devices = ranked.devices.at(section);
   for (std::size_t at = 0; at < devices.size(); ++at) text += (at == 0 ? "" : ",") + std::to_string(devices[at]);

@@ -10,6 +10,7 @@
 #include "actors/job/job_probes.hpp"
 #include "actors/services/device_groups.hpp"
 #include "apps/plan/generator_prices.hpp"
+#include "apps/plan/machine_load.hpp"
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 
@@ -19,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int most_rounds = 50;
+constexpr int most_repeats = 12;    // rounds of a micro-batch that are measured again
 constexpr std::size_t settled = 3;  // last unobserved passes that count: the first choose algorithms and record graphs
 
 using Groups = std::vector<std::unique_ptr<Communicator>>;
@@ -31,7 +33,14 @@ struct MeasuredRank {
   std::vector<ObservedPasses> passes;
   std::vector<ObservedStepEnd> ends;
   std::vector<double> whole_ms;
+  double core_share = 1;  // CPU time per wall time of the latest round
 };
+
+/// Drops the latest round of a single rank.
+void drop_round(MeasuredRank& rank, std::size_t passes) {
+  rank.passes.resize(rank.passes.size() - passes);
+  if (!rank.ends.empty()) rank.ends.pop_back();
+}
 
 using MakeGroup = std::function<Groups(const std::vector<std::int64_t>& members)>;
 
@@ -217,15 +226,31 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
   });
   // Replicas may take turns, as code in Python does, which the first passes after a common start do not show.
   const int passes = plan.meta_sections[section.value()]->runs_dry() ? 1 : 4;
+  const bool repeats = passes == 1 && node.layout.ranks() == 1 && machine_.gpus == nullptr &&
+                       machine_.devices <= at_once_;  // other passes wait for each other
   for (const MicroBatchPlan& batch : batches) {
     const Clock::time_point begin = Clock::now();
+    int repeated = 0;
     for (int round = 0; round < most_rounds && (round <= options_.rounds || Clock::now() - begin < options_.least);
          ++round) {
       each([&](MeasuredRank& rank, std::size_t) {
+        const Clock::time_point from = Clock::now();
+        const double cpu_ms = thread_cpu_ms();
         for (int pass = 0; pass < passes; ++pass) rank.passes.push_back(rank.probe->pass(batch));
         if (node.trained()) rank.ends.push_back(rank.probe->step_end());
+        rank.core_share =
+            (thread_cpu_ms() - cpu_ms) / std::chrono::duration<double, std::milli>(Clock::now() - from).count();
       });
+      const bool quiet = std::ranges::all_of(
+          ranks, [](const MeasuredRank& rank) { return allows_measuring({.core_share = rank.core_share}); });
+      if (!repeats || quiet || round == 0 || repeated == most_repeats) continue;
+      for (MeasuredRank& rank : ranks) drop_round(rank, 1);
+      ++repeated;
+      --round;
     }
+    ++measured_;
+    repeated_ += static_cast<std::size_t>(repeated);
+    if (repeated == most_repeats) ++disturbed_;
     if (machine_.gpus != nullptr) {
       each([&](MeasuredRank& rank, std::size_t) {
         rank.whole_ms = rank.probe->whole_passes(batch, 2 * options_.rounds + 2);

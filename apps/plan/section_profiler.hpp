@@ -2,7 +2,8 @@
 // Times the calls of sections on this machine's devices. Passes run without actors, once on the ranks of a single
 // replica and once with all cores at the same work, as cores share caches and memory; on GPUs also on shares of the
 // multiprocessors. If there are more devices than cores, ranks of a replica may share a core: calls are then timed by
-// the CPU time of their threads, as if each rank had a core to itself.
+// the CPU time of their threads, as if each rank had a core to itself. Passes of single ranks on cores that other
+// processes take part of are measured again.
 #pragma once
 
 #include <chrono>
@@ -31,6 +32,11 @@ class SectionProfiler {
   ~SectionProfiler();
 
   [[nodiscard]] std::int64_t devices() const { return machine_.devices; }
+  /// Returns how many sizes of micro-batches were measured, and how many of these without enough quiet passes.
+  [[nodiscard]] std::size_t measured() const { return measured_; }
+  [[nodiscard]] std::size_t disturbed() const { return disturbed_; }
+  /// Returns how many rounds of passes were measured again.
+  [[nodiscard]] std::size_t repeated() const { return repeated_; }
   /// Adds call times from a section's passes and step ends, with each of `batches` (one or more, any sizes) and its
   /// node's layout. Throws JobError for a replica with more ranks than there are devices, and for a section that fails.
   void add(const ResolvedJob& plan, std::span<const MicroBatchPlan> batches, MachinePrices& prices);
@@ -53,6 +59,9 @@ class SectionProfiler {
   std::int64_t at_once_ = 1;                    // devices with a core each
   std::unique_ptr<const OperatorTable> table_;  // for CPU devices
   Devices devices_;
+  std::size_t measured_ = 0;
+  std::size_t disturbed_ = 0;
+  std::size_t repeated_ = 0;
 };
 
 }  // namespace maestro

@@ -2,6 +2,7 @@
 #include "apps/plan/trial_bench.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "apps/plan/cluster_places.hpp"
 
@@ -33,7 +34,7 @@ std::optional<ClusterLayouts> with_in_flight(const ClusterJob& job, const Layout
     const bool awaits = node.runs_backward() && (on.layout.pipeline > 1 || job.base.graph.awaits_gradient(first));
     if (!awaits || job.base.settings.contains(section + ".max_in_flight")) continue;
     ClusterLayout raised = on;
-    raised.keep_in_flight(times * std::max(node.max_in_flight, on.layout.pipeline));
+    raised.keep_in_flight(times * std::max(node.max_in_flight, on.layout.stages()));
     const double needed = bytes[on.group] - on.bytes + raised.bytes;
     const auto fits = [&](const PoolShare& share) { return needed <= catalogue.most_bytes(share.pool); };
     if (raised.in_flight > most_slots || !std::ranges::all_of(on.shares(), fits)) continue;
@@ -44,19 +45,21 @@ std::optional<ClusterLayouts> with_in_flight(const ClusterJob& job, const Layout
   return some ? std::optional(std::move(more)) : std::nullopt;
 }
 
-/// Returns the layouts with `times` as large micro-batches of these sections, as far as memory suffices; nothing if
-/// no section changes.
-std::optional<ClusterLayouts> with_batches(const ClusterJob& job, const LayoutCatalogue& catalogue,
-                                           const ClusterLanes& lanes, const ClusterLayouts& layouts,
-                                           const std::vector<std::string>& sections, double times) {
+/// Changes a section's layout; false: it has none.
+using ChangedLayout = std::function<bool(const std::string& section, SectionLayout& layout)>;
+
+/// Returns the layouts with changes of these sections, as far as memory suffices; nothing if no section changes.
+std::optional<ClusterLayouts> with_changes(const LayoutCatalogue& catalogue, const ClusterLanes& lanes,
+                                           const ClusterLayouts& layouts, const std::vector<std::string>& sections,
+                                           const ChangedLayout& change) {
   std::map<std::size_t, double> bytes = bytes_of_groups(layouts);
   ClusterLayouts made = layouts;
   bool some = false;
   for (const std::string& section : sections) {
     ClusterLayout& on = made.at(section);
-    const auto samples = static_cast<std::int64_t>(static_cast<double>(on.layout.micro_batch) * times);
-    if (samples < 1 || !on.more.empty() || !job.keys.of(section).contains("micro_batch")) continue;
-    const auto other = lanes.with_micro_batch(section, on, samples);
+    SectionLayout layout = on.layout;
+    if (!on.more.empty() || !change(section, layout)) continue;
+    const auto other = lanes.changed(section, on, layout);
     if (!other) continue;
     const double needed = bytes[on.group] - on.bytes + other->bytes;
     if (needed > catalogue.most_bytes(on.pool)) continue;
@@ -141,13 +144,31 @@ void TrialBench::play_in_flight(LayoutTrial& trial) {
 void TrialBench::vary_batches(LayoutTrial& trial, const ClusterLanes& lanes) {
   const auto try_batches = [&](const std::vector<std::string>& sections, double times) {
     if (at_bound(trial)) return;
-    auto made = with_batches(*job_, *catalogue_, lanes, trial.layouts, sections, times);
+    const auto change = [&](const std::string& section, SectionLayout& layout) {
+      layout.micro_batch = static_cast<std::int64_t>(static_cast<double>(layout.micro_batch) * times);
+      return layout.micro_batch > 0 && job_->keys.of(section).contains("micro_batch");
+    };
+    auto made = with_changes(*catalogue_, lanes, trial.layouts, sections, change);
     if (made) take(trial, *std::move(made), trial.keys, trial.played.step_ms * (1 - least_plan_gain));
   };
   if (passes(trial.layouts, trial.keys) > most_passes_to_vary) return;
   for (const double times : {2.0, 0.5}) {
     try_batches(job_->keys.sections(), times);
     for (const std::string& section : job_->keys.sections()) try_batches({section}, times);
+  }
+}
+
+void TrialBench::vary_chunks(LayoutTrial& trial, const ClusterLanes& lanes) {
+  if (passes(trial.layouts, trial.keys) > most_passes_to_vary) return;
+  for (const std::string& section : job_->keys.sections()) {
+    const auto doubled = [&](const std::string& of, SectionLayout& layout) {
+      layout.chunks *= 2;
+      return layout.pipeline > 1 && layout.chunks <= most_planned_chunks && job_->keys.of(of).contains("chunks") &&
+             catalogue_->price_more(of, layout, job_->resolve, job_->samples());
+    };
+    while (auto made = with_changes(*catalogue_, lanes, trial.layouts, {section}, doubled)) {
+      if (!take(trial, *std::move(made), trial.keys, trial.played.step_ms * (1 - least_plan_gain))) break;
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rehearses layouts of ClusterPlanner, and changes of them that bounds do not show: micro-batches in flight, sizes of
-// micro-batches, keys of the run. Owns the latest rehearsals, as equal settings are often rehearsed again. Equal calls
-// give equal results; not thread-safe.
+// micro-batches, chunks, keys of the run. Owns the latest rehearsals, as equal settings are often rehearsed again.
+// Equal calls give equal results; not thread-safe.
 #pragma once
 
 #include <list>
@@ -49,6 +49,8 @@ class TrialBench {
   void play_in_flight(LayoutTrial& trial);
   /// Sets the sizes of micro-batches with which the step is shortest, if steps are small enough to try them.
   void vary_batches(LayoutTrial& trial, const ClusterLanes& lanes);
+  /// Sets the chunks of pipelines with which the step is shortest, if steps are small enough to try them.
+  void vary_chunks(LayoutTrial& trial, const ClusterLanes& lanes);
   /// Sets the run's keys with which the step is shortest, if they gain.
   void tune(LayoutTrial& trial);
   /// Replaces a part's rehearsal by a rehearsal of all replicas.

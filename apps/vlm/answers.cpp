@@ -38,23 +38,30 @@ class TrainedModel {
     shape_ = {corpus.max_length(), corpus.vocabulary(), data.tokenizer, corpus.patch_columns(), corpus.picture_grids()};
     shape_.marks = corpus.has_marks();
     seed_ = static_cast<std::uint64_t>(read_train(root_.table("train")).seed);
-    reader_.emplace(ops_, load("vision", "vision_encoder"), load("projector", "projector"));
-    LoadedSection decoder = load("llm", "vision_language_decoder");
+    reader_.emplace(ops_, load("vision", "vision_encoder", shape_), load("projector", "projector", shape_));
+    if (const Corpus* const sounds = corpus.sounds()) {
+      DataShape heard = shape_;
+      heard.patch_columns = sounds->patch_columns();
+      heard.pictures = sounds->picture_grids();
+      listener_.emplace(ops_, load("audio", "audio_encoder", heard), load("audio_projector", "audio_projector", heard));
+    }
+    LoadedSection decoder = load("llm", "vision_language_decoder", shape_);
     auto* const model = dynamic_cast<DecoderSection*>(decoder.section.get());
     if (model == nullptr) throw JobError("section llm does not have the type vision_language_decoder");
     (void)decoder.section.release();
     generation_.emplace(ops_, std::unique_ptr<DecoderSection>(model), decoder.precision);
   }
 
-  /// Returns the decoder's rows of images.
+  /// Returns the decoder's rows of images, or of sounds next to images.
   [[nodiscard]] ImageRows read(const SampleImages& images) { return reader_->read(images); }
+  [[nodiscard]] ImageRows hear(const SampleImages& sounds) { return listener_->read(sounds); }
   /// Returns the likeliest tokens after each prompt.
   [[nodiscard]] std::vector<Completion> answers(std::span<const Prompt> prompts, const ContinuationLimits& limits) {
     return complete(*generation_, prompts, limits, {}, answers_at_once);
   }
 
  private:
-  LoadedSection load(const std::string& name, const std::string& type) const {
+  LoadedSection load(const std::string& name, const std::string& type, const DataShape& shape) const {
     const JobTable table = root_.table(name);
     const SectionConfig config = read_section(table, name);
     SectionContext context;
@@ -64,7 +71,7 @@ class TrainedModel {
     context.values = InitialValues::later;
     context.ops = &ops_;
     context.lora = config.lora;
-    LoadedSection out{registry_.build(read_type(table, type), {name, table, root_, shape_})(context), config.precision};
+    LoadedSection out{registry_.build(read_type(table, type), {name, table, root_, shape})(context), config.precision};
     const auto trained = weights_.find(name);
     const std::string folder = trained != weights_.end() ? trained->second : config.weights;
     out.section->freeze();
@@ -80,7 +87,7 @@ class TrainedModel {
   DataShape shape_;
   std::uint64_t seed_ = 1;
   cpu::CpuOperatorTable ops_;  // before the sections, which refer to it
-  std::optional<ImageReader> reader_;
+  std::optional<ImageReader> reader_, listener_;
   std::optional<Generation> generation_;
 };
 
@@ -96,11 +103,15 @@ std::vector<SampleId> chosen_samples(const Corpus& corpus, const AnswerOptions& 
   std::vector<SampleId> seeing, reading;
   for (std::uint64_t at = 0; at < corpus.samples(Split::validation); ++at) {
     const SampleId sample(at);
-    (corpus.pictures(Split::validation, sample).images > 0 ? seeing : reading).push_back(sample);
+    const bool heard = corpus.sounds() != nullptr && corpus.sounds()->pictures(Split::validation, sample).images > 0;
+    (heard || corpus.pictures(Split::validation, sample).images > 0 ? seeing : reading).push_back(sample);
   }
   std::vector<SampleId> out = spread(seeing, options.with_pictures);
   std::ranges::copy(spread(reading, options.without), std::back_inserter(out));
-  std::erase_if(out, [&](SampleId sample) { return !corpus.prepare(Split::validation, sample).ok(); });
+  const auto ready = [](const Corpus* of, SampleId sample) {
+    return of == nullptr || of->prepare(Split::validation, sample).ok();
+  };
+  std::erase_if(out, [&](SampleId sample) { return !ready(&corpus, sample) || !ready(corpus.sounds(), sample); });
   return out;
 }
 
@@ -154,31 +165,51 @@ std::vector<std::int32_t> prompt_marks(const ShownData& data, const Conversation
 /// A question of the card, as the model sees it.
 struct Asked {
   ConversationView view;
-  ImageRows images;
+  ImageRows images, sounds;
   std::vector<std::int32_t> marks;
 };
 
+/// The images or sounds of a sample up to its first answer, which later questions may have more of.
+class FirstImages {
+ public:
+  /// Reads the first `patches` rows of the encoder, and the first `visual` rows of the decoder.
+  FirstImages(const Corpus& corpus, SampleId sample, std::int64_t patches, std::int64_t visual) {
+    const SamplePictures all = corpus.pictures(Split::validation, sample);
+    pixels_.resize(static_cast<std::size_t>(all.patches * corpus.patch_columns()));
+    places_.resize(static_cast<std::size_t>(all.patches * 3));
+    corpus.read_pictures(Split::validation, sample, pixels_, places_);
+    images_ = {Tensor(pixels_.data(), DType::f32, Shape{patches, corpus.patch_columns()}),
+               Tensor(places_.data(), DType::i32, Shape{patches, 3}), visual};
+    if (!corpus.mixes_rows()) return;
+    sources_.resize(static_cast<std::size_t>(all.visual * mix_terms));
+    weights_.resize(sources_.size());
+    corpus.read_mix(Split::validation, sample, sources_, weights_);
+    images_.sources = Tensor(sources_.data(), DType::i32, Shape{visual, mix_terms});
+    images_.weights = Tensor(weights_.data(), DType::f32, Shape{visual, mix_terms});
+  }
+  [[nodiscard]] const SampleImages& images() const { return images_; }
+
+ private:
+  std::vector<float> pixels_, weights_;
+  std::vector<std::int32_t> places_, sources_;
+  SampleImages images_;
+};
+
 Asked ask(const ShownData& data, TrainedModel& model, SampleId sample) {
-  Asked asked{data.conversations->view(Split::validation, sample), {}, {}};
+  Asked asked{data.conversations->view(Split::validation, sample), {}, {}, {}};
   const ConversationView& view = asked.view;
   asked.marks = prompt_marks(data, view, sample);
-  if (view.patches == 0) return asked;
-  const SamplePictures all = data.corpus->pictures(Split::validation, sample);
-  std::vector<float> pixels(static_cast<std::size_t>(all.patches * data.corpus->patch_columns()));
-  std::vector<std::int32_t> places(static_cast<std::size_t>(all.patches * 3));
-  std::vector<std::int32_t> sources(static_cast<std::size_t>(data.corpus->mixes_rows() ? all.visual * mix_terms : 0));
-  std::vector<float> weights(sources.size());
-  data.corpus->read_pictures(Split::validation, sample, pixels, places);
-  // The first question sees only the images that it names; later questions may have more.
-  SampleImages seen{Tensor(pixels.data(), DType::f32, Shape{view.patches, data.corpus->patch_columns()}),
-                    Tensor(places.data(), DType::i32, Shape{view.patches, 3}),
-                    std::ranges::count(view.prompt, image_token)};
-  if (!sources.empty()) {
-    data.corpus->read_mix(Split::validation, sample, sources, weights);
-    seen.sources = Tensor(sources.data(), DType::i32, Shape{seen.visual, mix_terms});
-    seen.weights = Tensor(weights.data(), DType::f32, Shape{seen.visual, mix_terms});
+  if (view.patches > 0) {
+    const FirstImages seen(*data.corpus, sample, view.patches, std::ranges::count(view.prompt, image_token));
+    asked.images = model.read(seen.images());
   }
-  asked.images = model.read(seen);
+  const std::int64_t sounds = std::ranges::count(view.prompt, sound_token);
+  if (sounds > 0) {
+    const Corpus& corpus = *data.corpus->sounds();
+    const auto& heard = dynamic_cast<const ConversationSource&>(corpus);
+    const FirstImages first(corpus, sample, heard.view(Split::validation, sample).patches, sounds);
+    asked.sounds = model.hear(first.images());
+  }
   return asked;
 }
 
@@ -201,7 +232,7 @@ std::vector<PageAnswer> answer_samples(const JobDocument& job, const std::map<st
   for (const SampleId sample : chosen_samples(*shown.corpus, options)) asked.push_back(ask(shown, model, sample));
   std::vector<Prompt> prompts;
   for (const Asked& each : asked) {
-    prompts.push_back({each.view.prompt, {each.images.visual(), each.marks, each.images.taps()}});
+    prompts.push_back({each.view.prompt, {each.images.visual(), each.marks, each.images.taps(), each.sounds.visual()}});
   }
   const std::vector<Completion> written = model.answers(prompts, limits);
   std::vector<PageAnswer> answers;

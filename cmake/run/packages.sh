@@ -7,7 +7,8 @@ packages_for_build=(
   libcaf-dev libfabric-dev libdnnl-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libxxhash-dev
   libonig-dev libutf8proc-dev libsentencepiece-dev libarchive-dev
   zlib1g-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev
-  libpng-dev libjpeg62-turbo-dev libwebp-dev libthrift-dev libboost-dev thrift-compiler libssl-dev libcpp-httplib-dev
+  libpng-dev libjpeg62-turbo-dev libwebp-dev libsndfile1-dev libthrift-dev libboost-dev thrift-compiler libssl-dev
+  libcpp-httplib-dev
 )
 packages_for_test=(libgtest-dev libgmock-dev pkgconf:pkg-config python3:python3 python3-thrift python3-jsonschema
   universal-ctags:ctags)

@@ -43,7 +43,7 @@ struct EarlierWeights {
 struct SectionState {
   std::string config;                   ///< text of the section's config.json; part 0 writes it
   std::vector<NamedTensor> parameters;  ///< weights under their Hugging Face names
-  std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*, loads.*; empty for a frozen section
+  std::vector<NamedTensor> optimizer;   ///< exp_avg.*, exp_avg_sq.*, loads.*, row_sums.*; empty for a frozen section
   std::uint64_t optimizer_step = 0;     ///< optimizer steps done; the same in every part
   StatePart part;
   bool adapters = false;  ///< the parameters are low-rank adapters under PEFT's names; the same in every part

@@ -8,12 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint_folders.hpp"
 #include "runtime/checkpoint/section_files.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/model/decoder_config.hpp"
 #include "runtime/model/hf_export.hpp"
+#include "runtime/model/hf_vision_config.hpp"
 #include "runtime/model/model_files.hpp"
 #include "runtime/model/weights_fingerprint.hpp"
 
@@ -157,6 +160,14 @@ Result<ExportedModel> write_trained(const std::vector<StoredSection>& parts, con
   for (const StoredSection& part : parts) {
     model.tensors.insert(model.tensors.end(), part.state.parameters.begin(), part.state.parameters.end());
   }
+  const auto memory = std::ranges::stable_partition(
+      model.tensors, [](const NamedTensor& named) { return !named.name.starts_with(memory_prefix); });
+  if (!memory.empty()) {  // other programs load the rest as a decoder
+    const std::vector<NamedTensor> of_memory(memory.begin(), memory.end());
+    const auto written = write_weights(staging / memory_file, of_memory, *whole.dtype);
+    if (!written) return written.error();
+    model.tensors.erase(memory.begin(), memory.end());
+  }
   return write_model(model, parts.front().state.config, whole, staging);
 }
 
@@ -166,12 +177,13 @@ bool names_architecture(const std::string& config) {
   return parsed.is_object() && parsed.contains("architectures");
 }
 
-/// Returns whether no tensor is in two of the sections.
+/// Returns whether no tensor is in two of the sections. Encoders of images and of sounds have the same names.
 bool are_disjoint(const std::vector<StoredSection>& sections) {
-  std::set<std::string> names;
+  std::set<std::pair<Modality, std::string>> names;
   for (const StoredSection& section : sections) {
+    const Modality modality = modality_of_config(section.state.config);
     for (const NamedTensor& named : section.state.parameters) {
-      if (!names.insert(named.name).second) return false;
+      if (!names.emplace(modality, named.name).second) return false;
     }
   }
   return true;

@@ -25,6 +25,8 @@ namespace maestro {
 inline constexpr std::int32_t ignored_target = -1;
 /// The token of a position with an image patch.
 inline constexpr std::int32_t image_token = -1;
+/// The token of a position with a row of a sound, if the corpus has images, too.
+inline constexpr std::int32_t sound_token = -2;
 
 /// The properties that determine the samples of a corpus, by name: settings, counts, and a checksum named "content".
 /// Names of files and folders are not included, so that data may be moved.
@@ -114,6 +116,11 @@ class Corpus {
     other_ = std::move(other);
     readers_ = std::move(readers);
   }
+  /// Returns the same samples with their sounds as images, if the corpus has images and sounds; null: it does not have
+  /// both. Tokens, lengths and targets are the same.
+  [[nodiscard]] const Corpus* sounds() const { return sounds_.get(); }
+  /// Sets sounds(). Called before the corpus is shared.
+  void hear_also(std::unique_ptr<const Corpus> sounds) { sounds_ = std::move(sounds); }
   /// Returns the number of invalid samples that were skipped at opening.
   [[nodiscard]] virtual std::uint64_t left_out() const { return 0; }
 
@@ -121,7 +128,7 @@ class Corpus {
   /// are 0 and targets `ignored_target`. Throws std::out_of_range for an unknown sample, and std::invalid_argument if
   /// the spans differ in size or are too short.
   void read(Split split, SampleId sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
-  /// Returns the number of tokens: tokens are in [0, vocabulary), or `image_token`.
+  /// Returns the number of tokens: tokens are in [0, vocabulary), or `image_token` or `sound_token`.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
   /// Returns the tokenizer that the data include, as an argument of make_tokenizer(); empty: none.
   [[nodiscard]] virtual std::string own_tokenizer() const { return {}; }
@@ -137,6 +144,7 @@ class Corpus {
                           std::span<std::int32_t> targets) const = 0;
 
   std::unique_ptr<const Corpus> other_;
+  std::unique_ptr<const Corpus> sounds_;
   std::set<std::string> readers_;
 };
 

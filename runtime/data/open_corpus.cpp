@@ -189,9 +189,14 @@ OtherReader find_other(const PreparedCorpus& data, const DataConfig& config) {
   return other;
 }
 
+std::unique_ptr<PreparedCorpus> sounds_of(const PreparedCorpus& corpus, const DataConfig& config) {
+  return std::make_unique<PreparedCorpus>(corpus.folder(), config, std::filesystem::path(), Modality::sound);
+}
+
 std::unique_ptr<PreparedCorpus> open_prepared(const std::filesystem::path& folder, const DataConfig& config,
                                               const std::function<void(const std::string&)>& note) {
   auto corpus = open_folder(folder, config, note);
+  if (corpus->has_both()) corpus->hear_also(sounds_of(*corpus, config));
   OtherReader reader = find_other(*corpus, config);
   if (reader.folder.empty()) return corpus;
   auto other = std::make_unique<PreparedCorpus>(folder, config, reader.folder);
@@ -242,7 +247,12 @@ std::unique_ptr<Corpus> open_mix(const DataConfig& config, const std::function<v
                      "sources with images");
     }
   }
+  std::vector<MixedPart> sounds;
+  if (std::ranges::any_of(parts, [](const MixedPart& part) { return part.corpus->has_both(); })) {
+    for (const MixedPart& part : parts) sounds.push_back({part.name, part.weight, sounds_of(*part.corpus, config)});
+  }
   auto mixed = std::make_unique<MixedCorpus>(std::move(parts));
+  if (!sounds.empty()) mixed->hear_also(std::make_unique<MixedCorpus>(std::move(sounds)));
   if (!others.empty()) mixed->read_also(std::make_unique<MixedCorpus>(std::move(others)), std::move(reader.sections));
   return mixed;
 }

@@ -134,16 +134,11 @@ std::size_t ChatEncoder::Encoding::images_until(const LearnedAnswer& answer) con
 
 Status ChatEncoder::Encoding::check_places(const LearnedAnswer& answer) const {
   if (encoder_.options_.images == nullptr) return {};
-  const std::string& placeholder = encoder_.options_.images->placeholder();
-  const std::size_t images = images_until(answer);
-  std::size_t places = 0;
-  const std::string& text = answer.until.text;
-  for (std::size_t at = text.find(placeholder); at != text.npos; at = text.find(placeholder, at + placeholder.size())) {
-    ++places;
-  }
+  const ImageExpander& expander = *encoder_.options_.images;
+  const std::size_t images = images_until(answer), places = expander.places(answer.until.text);
   if (places == images) return {};
   return wrong("the template's text up to " + message_place(answer.message) + " has " + std::to_string(places) +
-               " places " + printable(placeholder) + " for " + std::to_string(images) +
+               " places " + expander.placeholders() + " for " + std::to_string(images) +
                " images; a text that spells it is not a place");
 }
 
@@ -155,22 +150,23 @@ std::vector<std::int32_t> ChatEncoder::Encoding::tokens_of(std::string_view text
 
 /// Gives each run of image tokens its length.
 Status ChatEncoder::Encoding::unfold(Document& document) const {
-  std::vector<std::int64_t> runs;
-  for (const ExpandedImage& image : images_.first(document.images)) {
-    runs.insert(runs.end(), image.runs.begin(), image.runs.end());
-  }
-  const std::int32_t token = encoder_.options_.images->image_token();
-  const auto found = static_cast<std::size_t>(std::ranges::count(document.tokens, token));
-  if (found != runs.size()) {
-    return wrong("the conversation has " + std::to_string(found) + " runs of image tokens, but its images have " +
-                 std::to_string(runs.size()) + "; a text that spells the token is not an image");
+  const ImageExpander& expander = *encoder_.options_.images;
+  const auto images = images_.first(document.images);
+  const auto repeats = expander.repeats(document.tokens, images);
+  const auto is_image = [&](std::int32_t token) { return expander.is_image_token(token); };
+  if (!repeats) {
+    std::size_t runs = 0;
+    for (const ExpandedImage& image : images) runs += image.runs.size();
+    return wrong("the conversation has " + std::to_string(std::ranges::count_if(document.tokens, is_image)) +
+                 " runs of image tokens, but its images have " + std::to_string(runs) +
+                 "; a text that spells the token is not an image" +
+                 (expander.sound_token() ? ", and images and sounds stand in the order of the messages" : ""));
   }
   Document made;
   made.images = document.images;
-  std::size_t run = 0;
   for (std::size_t at = 0; at < document.tokens.size(); ++at) {
-    const bool image = document.tokens[at] == token;
-    const auto count = static_cast<std::size_t>(image ? runs[run++] : 1);
+    const bool image = is_image(document.tokens[at]);
+    const auto count = static_cast<std::size_t>((*repeats)[at]);
     made.tokens.insert(made.tokens.end(), count, document.tokens[at]);
     made.learned.insert(made.learned.end(), count, image ? std::uint8_t{0} : document.learned[at]);
   }

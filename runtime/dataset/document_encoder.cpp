@@ -7,6 +7,7 @@
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/class_template.hpp"
 #include "runtime/dataset/conversation_template.hpp"
 #include "runtime/dataset/reserved_tokens.hpp"
 #include "runtime/model/hf_generation.hpp"
@@ -60,6 +61,7 @@ void DocumentEncoder::open_template(const PrepareOptions& options) {
     config.chat_template = own.chat_template;
     config.template_file = own.template_file;
   }
+  if (images_ && !options.scaled) use_class_template(options.processor, config);
   std::string source;
   std::string file;
   if (options.chat_template == "auto" && options.scaled) {
@@ -185,8 +187,10 @@ Result<std::vector<Document>> DocumentEncoder::encode_images(const Record& recor
     if (content == fields.end() || !content->is_array()) continue;
     message.content.clear();
     for (const auto& part : *content) {
-      const bool image = part["type"] == "image";
-      message.content += image ? images_->expander.placeholder() + "\n" : part["text"].get<std::string>();
+      const Media media = images_->processor.media();
+      const auto medium = std::ranges::find(media, part["type"].get<std::string>(), &Medium::type);
+      message.content += medium != media.end() ? images_->expander.placeholder(medium->modality) + "\n"
+                                               : part["text"].get<std::string>();
     }
     fields.erase("content");
     message.fields = fields.empty() ? "" : fields.dump();

@@ -7,9 +7,11 @@
 
 #include "runtime/core/input_file.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/dataset/media_processor.hpp"
 #include "runtime/images/encoder_grid.hpp"
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_keys.hpp"
+#include "runtime/model/vision_part.hpp"
 
 namespace maestro {
 
@@ -21,8 +23,9 @@ constexpr std::int64_t most_tokens = std::int64_t{1} << 20;
 
 /// Keys of processor_config.json that other readers use, and names of tokens that the tokenizer has, too.
 bool has_no_effect(std::string_view key) {
-  constexpr std::array<std::string_view, 8> keys{"auto_map",  "chat_template", "image_processor", "processor_class",
-                                                 "tokenizer", "video_token",   "video_processor", "feature_extractor"};
+  constexpr std::array<std::string_view, 10> keys{
+      "audio_bos_token", "audio_eos_token", "auto_map",  "chat_template",   "feature_extractor",
+      "image_processor", "processor_class", "tokenizer", "video_processor", "video_token"};
   return std::ranges::find(keys, key) != keys.end();
 }
 
@@ -68,6 +71,20 @@ std::string special_token(const HfKeys& keys, const char* name, const Tokenizer&
   const std::string token = required_token(keys, name);
   if (tokenizer.encode(token).size() == 1) return token;
   keys.fail(name, printable(token) + " is not encoded as a single token by the tokenizer");
+}
+
+/// Returns the token of config.json that stands for rows of this kind.
+std::int32_t token_in(const fs::path& folder, const Tokenizer& tokenizer, Modality modality) {
+  const std::int64_t token = read_image_token(folder, modality).value_or_throw();
+  const std::string named = (folder / "config.json").string() + ": " + std::string(medium_of(modality).noun) +
+                            " token " + std::to_string(token);
+  if (token >= tokenizer.vocabulary()) {
+    throw JobError(named + " is not one of the tokenizer's tokens, " + std::to_string(tokenizer.vocabulary()));
+  }
+  const auto found = static_cast<std::int32_t>(token);
+  const std::string text = tokenizer.piece(found);
+  if (tokenizer.encode(text) == std::vector<std::int32_t>{found}) return found;
+  throw JobError(named + " is " + printable(text) + ", which the tokenizer does not encode as a single token");
 }
 
 bool drops_a_row(const HfKeys& keys) {
@@ -123,8 +140,10 @@ struct ImageExpander::Reader {
 };
 
 std::vector<std::string> ImageExpander::model_types() {
-  return {"gemma3",    "idefics3",   "internvl", "llava",    "llava_onevision",
-          "paligemma", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"};
+  return {"gemma3",          "idefics3",    "internvl",     "llava",
+          "llava_onevision", "paligemma",   "qwen2_5_omni", "qwen2_5_omni_thinker",
+          "qwen2_5_vl",      "qwen2_audio", "qwen2_vl",     "qwen3_vl",
+          "smolvlm",         "voxtral"};
 }
 
 Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenizer& tokenizer,
@@ -133,25 +152,26 @@ Result<ImageExpander> ImageExpander::read(const fs::path& folder, const Tokenize
     ImageExpander made;
     const fs::path processor = folder / "processor_config.json";
     const std::string type = model_type_of(folder);
-    const std::int64_t image_token = read_image_token(folder).value_or_throw();
-    const std::string named = (folder / "config.json").string() + ": image token " + std::to_string(image_token);
-    if (image_token >= tokenizer.vocabulary()) {
-      throw JobError(named + " is not one of the tokenizer's tokens, " + std::to_string(tokenizer.vocabulary()));
-    }
+    const bool both = has_image_part(type) && has_sound_part(type), hears = has_sound_part(type) && !both;
+    if (hears) made.nouns_ = "sounds";
     made.file_ = processor.string();
-    made.image_token_ = static_cast<std::int32_t>(image_token);
+    made.image_token_ = token_in(folder, tokenizer, hears ? Modality::sound : Modality::image);
     made.image_text_ = tokenizer.piece(made.image_token_);
-    if (tokenizer.encode(made.image_text_) != std::vector<std::int32_t>{made.image_token_}) {
-      throw JobError(named + " is " + printable(made.image_text_) +
-                     ", which the tokenizer does not encode as a single token");
+    if (both) {
+      made.nouns_ = "images and sounds";
+      made.sound_token_ = token_in(folder, tokenizer, Modality::sound);
+      made.sound_text_ = tokenizer.piece(*made.sound_token_);
     }
     made.placeholder_ = made.image_text_;
     made.tagged_ = type == "smolvlm" || type == "idefics3";
     made.counting_ = read_file(processor, [&](const HfKeys& keys) {
-      if (const JsonValue name = keys.find("image_token"); name && name.text() != made.image_text_) {
-        name.refuse("differs from token " + std::to_string(made.image_token_) + " of config.json, " +
-                    printable(made.image_text_));
-      }
+      const auto check = [&](const char* key, std::int32_t token, const std::string& text) {
+        const JsonValue name = keys.find(key);
+        if (!name || name.text() == text) return;
+        name.refuse("differs from token " + std::to_string(token) + " of config.json, " + printable(text));
+      };
+      check(hears ? "audio_token" : "image_token", made.image_token_, made.image_text_);
+      if (both) check("audio_token", *made.sound_token_, made.sound_text_);
       const Counting counting = made.tagged_                             ? Reader::tagged(keys)
                                 : type == "internvl" || type == "gemma3" ? Reader::stated_length(keys)
                                 : type == "llava"                        ? Reader::llava(keys)
@@ -208,7 +228,10 @@ std::vector<std::int64_t> ImageExpander::runs_of(const ImagePlan& plan) const {
 }
 
 Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
-  ExpandedImage made{before_ + image_text_ + after_, runs_of(plan)};
+  if (sound_token_ && plan.modality == Modality::sound) {
+    return ExpandedImage{sound_text_, {plan.visual_rows}, Modality::sound};
+  }
+  ExpandedImage made{before_ + image_text_ + after_, runs_of(plan), plan.modality};
   const std::int64_t tokens = std::accumulate(made.runs.begin(), made.runs.end(), std::int64_t{0});
   if (tokens != plan.visual_rows) {
     return Error{ErrorCode::invalid_argument, printable(file_) + ": processor and model disagree: an image of " +
@@ -233,36 +256,65 @@ Result<ExpandedImage> ImageExpander::expand(const ImagePlan& plan) const {
 std::string ImageExpander::insert(std::string_view text, std::span<const ExpandedImage> images) const {
   std::string whole;
   for (const ExpandedImage& image : images) {
-    const std::size_t at = text.find(placeholder_);
+    const std::string& place = placeholder(image.modality);
+    const std::size_t at = text.find(place);
     if (at == text.npos) break;
     whole.append(text.substr(0, at)).append(image.text);
-    text.remove_prefix(at + placeholder_.size());
+    text.remove_prefix(at + place.size());
   }
   return whole.append(text);
 }
 
+std::size_t ImageExpander::places(std::string_view text) const {
+  const auto count = [&](const std::string& place) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(place); at != text.npos; at = text.find(place, at + place.size())) ++found;
+    return found;
+  };
+  return count(placeholder_) + (sound_token_ ? count(sound_text_) : 0);
+}
+
+std::string ImageExpander::placeholders() const {
+  return printable(placeholder_) + (sound_token_ ? " or " + printable(sound_text_) : "");
+}
+
+std::optional<std::vector<std::int64_t>> ImageExpander::repeats(std::span<const std::int32_t> tokens,
+                                                                std::span<const ExpandedImage> images) const {
+  std::vector<std::pair<std::int32_t, std::int64_t>> runs;
+  for (const ExpandedImage& image : images) {
+    for (const std::int64_t length : image.runs) runs.emplace_back(token_of(image), length);
+  }
+  std::vector<std::int64_t> counts;
+  std::size_t run = 0;
+  for (const std::int32_t token : tokens) {
+    const bool image = is_image_token(token);
+    if (image && (run == runs.size() || runs[run].first != token)) return std::nullopt;
+    counts.push_back(image ? runs[run++].second : 1);
+  }
+  return run == runs.size() ? std::optional(std::move(counts)) : std::nullopt;
+}
+
 Result<std::vector<std::int32_t>> ImageExpander::encode(std::string_view text, std::span<const ExpandedImage> images,
                                                         const Tokenizer& tokenizer, bool begin) const {
-  std::size_t places = 0, runs = 0;
-  for (std::size_t at = text.find(placeholder_); at != text.npos; at = text.find(placeholder_, at + 1)) ++places;
-  std::vector<std::int64_t> lengths;
-  for (const ExpandedImage& image : images) lengths.insert(lengths.end(), image.runs.begin(), image.runs.end());
-  std::vector<std::int32_t> tokens;
-  for (const std::int32_t token : tokenizer.encode_text(insert(text, images), begin)) {
-    const bool image = token == image_token_;
-    const auto count = !image ? 1 : runs < lengths.size() ? lengths[runs] : 0;
-    runs += image ? 1 : 0;
-    tokens.insert(tokens.end(), static_cast<std::size_t>(count), token);
+  const std::vector<std::int32_t> shown = tokenizer.encode_text(insert(text, images), begin);
+  const std::size_t found = places(text);
+  const auto counts = repeats(shown, images);
+  if (found != images.size() || !counts) {
+    return Error{ErrorCode::invalid_argument, "the template's text has " + std::to_string(found) + " places " +
+                                                  placeholders() + " for " + std::to_string(images.size()) + " " +
+                                                  nouns_ + "; a text that spells it is not a place"};
   }
-  if (places == images.size() && runs == lengths.size()) return tokens;
-  return Error{ErrorCode::invalid_argument, "the template's text has " + std::to_string(places) + " places " +
-                                                printable(placeholder_) + " for " + std::to_string(images.size()) +
-                                                " images; a text that spells it is not a place"};
+  std::vector<std::int32_t> tokens;
+  for (std::size_t at = 0; at < shown.size(); ++at) {
+    tokens.insert(tokens.end(), static_cast<std::size_t>((*counts)[at]), shown[at]);
+  }
+  return tokens;
 }
 
 std::string ImageExpander::settings() const {
   return "image token " + std::to_string(image_token_) + " " + image_text_ + "\n" + around_ + "\n" + global_ + "\n" +
-         counting_.stated + "\n" + before_ + after_;
+         counting_.stated + "\n" + before_ + after_ +
+         (sound_token_ ? "\nsound token " + std::to_string(*sound_token_) + " " + sound_text_ : "");
 }
 
 }  // namespace maestro

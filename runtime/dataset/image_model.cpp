@@ -2,7 +2,6 @@
 #include "runtime/dataset/image_model.hpp"
 
 #include "runtime/files/checksum.hpp"
-#include "runtime/images/encoder_grid.hpp"
 #include "runtime/model/hf_config.hpp"
 
 namespace maestro {
@@ -14,20 +13,15 @@ std::string ImageModel::fingerprint() const {
 }
 
 Result<ImageModel> read_image_model(const fs::path& folder, const Tokenizer& tokenizer, PassOrder order) {
-  const Result<EncoderGrid> encoder = read_encoder_grid(folder);
-  if (!encoder) return encoder.error();
-  Result<ImageSettings> settings = read_image_settings(folder, order);
-  if (!settings) return settings.error();
-  Result<ImageExpander> expander = ImageExpander::read(folder, tokenizer, *encoder);
+  Result<MediaProcessor> processor = MediaProcessor::read(folder, order);
+  if (!processor) return processor.error();
+  const ImageProcessor* images = processor->images();
+  Result<ImageExpander> expander =
+      ImageExpander::read(folder, tokenizer, images != nullptr ? images->encoder() : EncoderGrid());
   if (!expander) return expander.error();
   const Result<DecoderConfig> decoder = read_hf_config(folder);
   if (!decoder) return decoder.error();
-  try {
-    return ImageModel{ImageProcessor(*std::move(settings), *encoder), *std::move(expander), decoder->image_mask,
-                      decoder->positions};
-  } catch (const JobError& problem) {
-    return Error{problem.code(), problem.what()};
-  }
+  return ImageModel{*std::move(processor), *std::move(expander), decoder->image_mask, decoder->positions};
 }
 
 ImageModel image_model_of(const ScaledTile& tile, const ReservedTokens& tokens) {

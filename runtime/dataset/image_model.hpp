@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image part of a model for data: the way of images to rows, and the text that stands for them.
+// The part of a model for images or sounds, for data: their way to rows, and the text that stands for them.
 #pragma once
 
 #include <filesystem>
@@ -8,15 +8,15 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/dataset/image_expander.hpp"
+#include "runtime/dataset/media_processor.hpp"
 #include "runtime/dataset/reserved_tokens.hpp"
-#include "runtime/images/image_processor.hpp"
 #include "runtime/model/decoder_config.hpp"
 
 namespace maestro {
 
 /// Immutable; any thread.
 struct ImageModel {
-  ImageProcessor processor;
+  MediaProcessor processor;
   ImageExpander expander;
   ImageMask mask = ImageMask::causal;  ///< mask of the decoder
   std::int64_t positions = 0;          ///< most positions of the decoder
@@ -24,8 +24,8 @@ struct ImageModel {
   [[nodiscard]] std::string fingerprint() const;
 };
 
-/// Reads config.json, the image settings and the tokens of a folder. Errors name file and key, as of
-/// read_image_settings(), read_encoder_grid() and ImageExpander::read().
+/// Reads config.json, the settings of images or sounds, and the tokens of a folder. Errors name file and key, as of
+/// MediaProcessor::read() and ImageExpander::read().
 [[nodiscard]] Result<ImageModel> read_image_model(const std::filesystem::path& folder, const Tokenizer& tokenizer,
                                                   PassOrder order);
 

@@ -10,8 +10,13 @@ namespace {
 constexpr std::size_t image_columns = 7;
 constexpr std::size_t place_columns = 2;
 
+/// Returns the name of a tensor, which `rest` ends.
+std::string name_in(Modality modality, const char* rest) {
+  return (modality == Modality::image ? "image" : "sound") + std::string(rest);
+}
+
 template <class T>
-NamedTensor named(const char* name, const std::vector<T>& values, std::int64_t columns) {
+NamedTensor named(const std::string& name, const std::vector<T>& values, std::int64_t columns) {
   static const T nothing{};  // an empty tensor needs an address, too
   const T* data = values.empty() ? &nothing : values.data();
   const std::int64_t rows = std::ssize(values) / columns;
@@ -24,27 +29,28 @@ bool rises(std::span<const std::int64_t> values, std::int64_t last) {
 
 }  // namespace
 
-Result<ImageTable> ImageTable::read(const SafetensorsFile& file, std::uint64_t documents) {
+Result<ImageTable> ImageTable::read(const SafetensorsFile& file, std::uint64_t documents, Modality modality) {
   ImageTable made;
-  if (!file.contains("image_offsets")) return made;
+  if (!file.contains(name_in(modality, "_offsets"))) return made;
   Status found;
-  const auto find = [&](const char* name, auto& span) {
+  const auto find = [&](const char* rest, auto& span) {
+    const std::string name = name_in(modality, rest);
     using Element = typename std::remove_reference_t<decltype(span)>::value_type;
     if (!found) return;
     const Result<ConstTensor> tensor = file.tensor(name);
     if (!tensor) {
       found = tensor.error();
     } else if (tensor->dtype() != dtype_of<Element>) {
-      found = Error{ErrorCode::corrupt, std::string(name) + " has another dtype"};
+      found = Error{ErrorCode::corrupt, name + " has another dtype"};
     } else {
       span = tensor->template span<Element>();
     }
   };
-  find("image_offsets", made.offsets_);
-  find("images", made.images_);
-  find("image_places", made.places_);
-  find("image_names", made.names_);
-  find("image_name_ends", made.name_ends_);
+  find("_offsets", made.offsets_);
+  find("s", made.images_);
+  find("_places", made.places_);
+  find("_names", made.names_);
+  find("_name_ends", made.name_ends_);
   if (!found) return found.error();
   if (!made.is_whole(documents)) return Error{ErrorCode::corrupt, "the tensors of images do not fit each other"};
   return made;
@@ -89,9 +95,10 @@ void ImageTableWriter::add(const PreparedImage& image, const ImagePlace& place) 
 }
 
 std::vector<NamedTensor> ImageTableWriter::tensors() const {
-  return {named("image_offsets", offsets_, 1), named("images", images_, image_columns),
-          named("image_places", places_, place_columns), named("image_names", names_, 1),
-          named("image_name_ends", name_ends_, 1)};
+  const auto name = [this](const char* rest) { return name_in(modality_, rest); };
+  return {named(name("_offsets"), offsets_, 1), named(name("s"), images_, image_columns),
+          named(name("_places"), places_, place_columns), named(name("_names"), names_, 1),
+          named(name("_name_ends"), name_ends_, 1)};
 }
 
 }  // namespace maestro

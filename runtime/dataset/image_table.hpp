@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images of a shard of prepared data: five tensors next to its tokens.
+// The images of a shard of prepared data: five tensors next to its tokens. An image may be a sound: its width is then
+// its samples, its height their number per second, and its tiles are clips. Sounds next to images have
+// separate tensors, with sound instead of image in the names.
 //   image_offsets (D + 1) I64   document d has the images [image_offsets[d], image_offsets[d + 1])
 //   images (N, 7) I64           bytes of the file, width, height, images of the conversation that the image was planned
 //                               for, tiles, encoder rows, decoder rows
@@ -16,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/modality.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/files/safetensors.hpp"
 #include "runtime/images/image.hpp"
@@ -43,7 +46,8 @@ class ImageTable {
  public:
   ImageTable() = default;
   /// Reads the tensors if the file has them. The error (corrupt) states only the reason.
-  [[nodiscard]] static Result<ImageTable> read(const SafetensorsFile& file, std::uint64_t documents);
+  [[nodiscard]] static Result<ImageTable> read(const SafetensorsFile& file, std::uint64_t documents,
+                                               Modality modality = Modality::image);
 
   [[nodiscard]] std::uint64_t images() const { return places_.size() / 2; }
   /// Returns the first image of a document; first(documents) is the number of images.
@@ -69,6 +73,7 @@ class ImageTable {
 /// The tensors of a shard that is written. One thread.
 class ImageTableWriter {
  public:
+  explicit ImageTableWriter(Modality modality = Modality::image) : modality_(modality) {}
   void begin();
   void add(const PreparedImage& image, const ImagePlace& place);
   /// Ends the images of a document.
@@ -79,6 +84,7 @@ class ImageTableWriter {
   [[nodiscard]] std::span<const std::int64_t> values() const { return images_; }
 
  private:
+  Modality modality_;
   std::vector<std::int64_t> offsets_{0};
   std::vector<std::int64_t> images_;
   std::vector<std::int64_t> places_;

@@ -124,12 +124,16 @@ struct PlannedImages {
 Result<PlannedImages> plan_images(Record& record, const RowContext& context) {
   PlannedImages made;
   if (context.encoder.images() == nullptr) return made;
-  const ImageProcessor& processor = context.encoder.images()->processor;
-  const std::int64_t count = std::ssize(record.images);
+  const MediaProcessor& processor = context.encoder.images()->processor;
   for (const RowImage& image : record.images) {
-    const Result<FoundImage> found = find_image(image, context.images, context.file);
-    if (!found) return Error{found.error().code, "image " + found.error().message};
-    Result<ImagePlan> plan = processor.plan(found->size, count);
+    const std::string noun(medium_of(image.modality).noun);
+    const std::int64_t count = std::ranges::count(record.images, image.modality, &RowImage::modality);
+    const Result<FoundImage> found = find_image(image, context.images, context.file, processor.media());
+    if (!found) return Error{found.error().code, noun + " " + found.error().message};
+    Result<ImagePlan> plan = processor.plan(found->size, count, image.modality);
+    if (!plan && image.modality == Modality::sound && !image.name.empty()) {
+      return Error{plan.error().code, printable(image.name) + " is " + plan.error().message};
+    }
     if (!plan) return plan.error();
     made.encoded.prepared.push_back({static_cast<std::int64_t>(found->bytes), found->size, count,
                                      std::ssize(plan->tiles), plan->encoder_rows, plan->visual_rows});
@@ -210,7 +214,8 @@ class Preparation {
                                      options.resample_order,
                                      images->expander.image_token(),
                                      {},
-                                     options.scaled};
+                                     options.scaled,
+                                     images->expander.sound_token()};
     }
     index_.settings.insert(encoder_.template_settings().begin(), encoder_.template_settings().end());
   }
@@ -237,6 +242,9 @@ class Preparation {
   void read_file(const fs::path& file, bool validates, OrderedWorkers<Batch, Encoded>& workers);
   [[nodiscard]] ImagesOfRows images_of_rows() const {
     if (encoder_.images() == nullptr) return ImagesOfRows::refused;
+    const MediaProcessor& processor = encoder_.images()->processor;
+    if (processor.media().size() > 1) return ImagesOfRows::both;
+    if (processor.sounds() != nullptr) return ImagesOfRows::sounds;
     return options_.scaled ? ImagesOfRows::spaced : ImagesOfRows::placed;
   }
   /// Throws if a folder of images is given, and all images are in archives.
@@ -255,6 +263,7 @@ class Preparation {
   [[nodiscard]] ShardWriter writer(const char* split) const {
     ShardWriterOptions made{folder_, split, index_.vocabulary, index_.conversations};
     made.images = index_.images.has_value();
+    made.sounds = made.images && index_.images->sound_token.has_value();
     if (made.images) made.vocabulary = std::max<std::int64_t>(made.vocabulary, index_.images->image_token + 1);
     return ShardWriter(std::move(made));
   }
@@ -307,7 +316,7 @@ void Preparation::read_file(const fs::path& file, bool validates, OrderedWorkers
         std::shared_ptr<const RecordFormat> format = batch.format;
         workers.add(std::exchange(batch, {file, source, share, std::move(format), {}, 0}));
       },
-      encoder_.images() != nullptr);
+      encoder_.images() == nullptr ? Media() : encoder_.images()->processor.media());
   if (!batch.rows.empty()) workers.add(std::move(batch));
   if (read) return;
   workers.finish();  // bad rows before it are reported first
@@ -386,9 +395,10 @@ void Preparation::keep_images(const Encoded& made, const EncodedDocument& docume
   for (std::size_t at = 0; at < document.document.images; ++at) {
     if (at == places.size()) {
       places.push_back(store_.place(row.images[at], folder_of_images(file), file).value_or_throw());
-      ++index_.counts["images"];
+      ++index_.counts[std::string(medium_of(row.images[at].modality).noun) + "s"];
     }
-    (document.validation ? validation_ : train_)->add_image(row.prepared[at], places[at]);
+    const Modality table = index_.images->sound_token ? row.images[at].modality : Modality::image;
+    (document.validation ? validation_ : train_)->add_image(row.prepared[at], places[at], table);
   }
 }
 

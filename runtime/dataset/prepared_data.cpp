@@ -47,6 +47,7 @@ ordered_json json_of(const PreparedImages& images) {
                     {"resample_order", order_names[static_cast<std::size_t>(images.resample_order)]},
                     {"image_token", images.image_token},
                     {"containers", std::move(containers)}};
+  if (images.sound_token) made["sound_token"] = *images.sound_token;
   if (const auto& scaled = images.scaled) {
     made["scaled"] = {
         {"patch", scaled->patch}, {"image_size", scaled->image_size}, {"max_image_size", scaled->max_image_size}};
@@ -63,6 +64,9 @@ PreparedImages images_of(const JsonValue& value) {
       value.at("resample_order")
           .choice<PassOrder>({{order_names[0], PassOrder::pillow13}, {order_names[1], PassOrder::horizontal}});
   images.image_token = static_cast<std::int32_t>(value.at("image_token").whole_number(0, INT32_MAX));
+  if (const JsonValue sound = value.find("sound_token")) {
+    images.sound_token = static_cast<std::int32_t>(sound.whole_number(0, INT32_MAX));
+  }
   for (const JsonValue& each : value.at("containers").items()) {
     images.containers.push_back({each.at("kind").choice<Kind>({{container_names[0], Kind::folder},
                                                                {container_names[1], Kind::archive},
@@ -189,9 +193,11 @@ Result<PreparedShardFile> PreparedShardFile::open(const fs::path& folder, const 
   if (found && conversations) found = find("first_learned", made.first_learned_);
   if (!found) return found.error();
   if (made.offsets_.empty()) return corrupt("offsets is empty");
-  Result<ImageTable> images = ImageTable::read(made.file_, made.documents());
-  if (!images) return corrupt(images.error().message);
-  made.images_ = *std::move(images);
+  for (const Modality modality : modalities) {
+    Result<ImageTable> images = ImageTable::read(made.file_, made.documents(), modality);
+    if (!images) return corrupt(images.error().message);
+    (modality == Modality::image ? made.images_ : made.sounds_) = *std::move(images);
+  }
   const Status fits = made.check(index, static_cast<std::size_t>(tokens->elements()), conversations);
   if (!fits) return corrupt(fits.error().message);
   return made;
@@ -231,21 +237,24 @@ Status verify_prepared_shard(const fs::path& folder, const PreparedShard& index,
   std::vector<std::int64_t> offsets;
   for (std::uint64_t at = 0; at <= shard->documents(); ++at) offsets.push_back(shard->begin(at));
   const std::string checksum =
-      shard_checksum(tokens, shard->learned(0, count), offsets, {shard->images().offsets(), shard->images().values()});
+      shard_checksum(tokens, shard->learned(0, count), offsets, {shard->images().offsets(), shard->images().values()},
+                     {shard->images(Modality::sound).offsets(), shard->images(Modality::sound).values()});
   if (checksum == index.checksum) return {};
   return Error{ErrorCode::corrupt,
                printable((folder / index.file).string()) + " is damaged: its checksum differs; prepare the data again"};
 }
 
 std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
-                           std::span<const std::int64_t> offsets,
-                           std::pair<std::span<const std::int64_t>, std::span<const std::int64_t>> images) {
+                           std::span<const std::int64_t> offsets, const TableContent& images,
+                           const TableContent& sounds) {
   Checksum content;
   content.add(std::as_bytes(tokens));
   content.add(std::as_bytes(learned));
   content.add(std::as_bytes(offsets));
   content.add(std::as_bytes(images.first));
   content.add(std::as_bytes(images.second));
+  content.add(std::as_bytes(sounds.first));
+  content.add(std::as_bytes(sounds.second));
   return content.text();
 }
 

@@ -7,8 +7,8 @@
 // With images also:
 //   processor/                       the files of the model whose processor planned the images
 //   images-00000.bin ...             the files of images that rows embedded, one after the other
-// and each shard has the tensors of image_table.hpp. The rows of an image have the tokenizer's image token. Without a
-// processor, data.json has the sizes of ScaledTile.
+// and each shard has the tensors of image_table.hpp; if the model reads images and sounds, for each of the two. The
+// rows of an image have the tokenizer's image token. Without a processor, data.json has the sizes of ScaledTile.
 // Document d of a shard has the tokens [offsets[d], offsets[d + 1]). source[d] is a number in PreparedIndex::sources.
 // Token i is a target if learned[i] is 1; first_learned[d] is the document's first target.
 //
@@ -71,6 +71,7 @@ struct PreparedImages {
   std::int32_t image_token = 0;  ///< token at the positions that receive rows of images
   std::vector<ImageContainer> containers = {};
   std::optional<ScaledTile> scaled = {};  ///< geometry without a processor; `image_token` is outside the vocabulary
+  std::optional<std::int32_t> sound_token = {};  ///< token of sounds, if the processor reads images and sounds
   /// Returns what determines the rows of images, for messages: the processor, or the sizes of `scaled`.
   [[nodiscard]] std::string description() const;
 };
@@ -99,11 +100,13 @@ struct PreparedIndex {
   [[nodiscard]] std::optional<std::string> begin_of_text() const;
 };
 
-/// Returns PreparedShard::checksum; `learned` is empty without targets, `images` (the offsets and values of ImageTable)
-/// without images.
-[[nodiscard]] std::string shard_checksum(
-    std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned, std::span<const std::int64_t> offsets,
-    std::pair<std::span<const std::int64_t>, std::span<const std::int64_t>> images);
+/// The offsets and values of an ImageTable.
+using TableContent = std::pair<std::span<const std::int64_t>, std::span<const std::int64_t>>;
+/// Returns PreparedShard::checksum; `learned` is empty without targets, `images` without images, `sounds` unless they
+/// have a table of their own.
+[[nodiscard]] std::string shard_checksum(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> learned,
+                                         std::span<const std::int64_t> offsets, const TableContent& images,
+                                         const TableContent& sounds = {});
 
 /// Returns the bytes of an image's file. Errors name it: missing, damaged, of another size than when it was prepared.
 [[nodiscard]] Result<std::string> read_prepared_image(const std::filesystem::path& folder, const PreparedImages& images,
@@ -135,7 +138,10 @@ class PreparedShardFile {
     return first_learned_.empty() ? 0 : first_learned_[document];
   }
   [[nodiscard]] std::int32_t source(std::uint64_t document) const { return source_[document]; }
-  [[nodiscard]] const ImageTable& images() const { return images_; }
+  /// Returns the table of images or, empty without sound_token, the table of sounds.
+  [[nodiscard]] const ImageTable& images(Modality modality = Modality::image) const {
+    return modality == Modality::image ? images_ : sounds_;
+  }
   /// Returns the document of a token.
   [[nodiscard]] std::uint64_t document_of(std::int64_t token) const;
   /// Copies tokens, starting at `begin`.
@@ -156,7 +162,7 @@ class PreparedShardFile {
   std::span<const std::int32_t> source_;
   std::span<const std::int32_t> first_learned_;
   std::span<const std::uint8_t> learned_;
-  ImageTable images_;
+  ImageTable images_, sounds_;
 };
 
 }  // namespace maestro

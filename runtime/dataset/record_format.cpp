@@ -267,12 +267,28 @@ Status place_images(const json& row, RecordImages& images, bool lists, Record& r
   return images.finish(record);
 }
 
-/// Refuses columns whose meaning no format reads.
-Status refuse_columns(const json& row, bool images) {
-  for (const char* column : {"image", "images", "documents"}) {
-    if (!row.contains(column) || is_absent(row[column]) || (images && column[0] == 'i')) continue;
-    return wrong("the column \"" + std::string(column) + "\" is not read here; remove it" +
-                 (column[0] == 'i' ? ", or name the model whose processor reads it as data.processor (--model)" : ""));
+/// Returns the kind of a column, if it is one; null otherwise.
+const Medium* medium_of_column(std::string_view column) {
+  for (const Medium& medium : all_media) {
+    if (column.starts_with(medium.column)) return &medium;
+  }
+  return nullptr;
+}
+
+/// Refuses columns whose meaning no format reads; `read`: the kinds that the model reads.
+Status refuse_columns(const json& row, Media read) {
+  for (const char* column : {"image", "images", "audio", "audios", "video", "videos", "documents"}) {
+    const Medium* const own = medium_of_column(column);
+    const bool is_read = own != nullptr && std::ranges::find(read, *own) != read.end();
+    const bool video = std::string_view(column).starts_with("video");
+    if (!row.contains(column) || is_absent(row[column]) || is_read || (video && read.empty())) continue;
+    const std::string start = "the column \"" + std::string(column) + "\" ";
+    if (own != nullptr && !read.empty()) {
+      return wrong(start + "has " + std::string(own->noun) + "s, but the model reads " +
+                   std::string(read.front().noun) + "s; remove it, or name another model");
+    }
+    return wrong(start + "is not read here; remove it" +
+                 (own != nullptr ? ", or name the model whose processor reads it as data.processor (--model)" : ""));
   }
   return {};
 }
@@ -339,7 +355,10 @@ std::vector<std::string_view> RecordFormat::columns() const {
       return {text_column_};
   }
   columns.insert(columns.end(), {"tools", "functions", "chat_template_kwargs"});
-  if (has_images()) columns.insert(columns.end(), {"image", "images"});
+  for (const Medium& medium : media_of(images_)) {
+    if (medium == image_medium) columns.insert(columns.end(), {"image", "images"});
+    if (medium == sound_medium) columns.insert(columns.end(), {"audio", "audios"});
+  }
   return columns;
 }
 
@@ -389,11 +408,11 @@ Result<RecordFormat> format_of_row(const Row& row, const std::string& text_colum
 
 Result<Record> RecordFormat::read(const json& row, std::string_view text, RowMedia media) const {
   if (!row.is_object()) return wrong("the row is " + shown(row) + "; it must be an object");
-  if (const Status allowed = refuse_columns(row, has_images()); !allowed) return allowed.error();
+  if (const Status allowed = refuse_columns(row, media_of(images_)); !allowed) return allowed.error();
   Record record;
   OrderedRow ordered(text);
   std::optional<RecordImages> images;
-  if (has_images()) images.emplace(std::move(media), images_ == ImagesOfRows::spaced);
+  if (has_images()) images.emplace(std::move(media), images_);
   const RowInput in{row, ordered, record, images ? &*images : nullptr};
   Status added;
   switch (kind_) {

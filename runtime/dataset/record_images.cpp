@@ -43,16 +43,40 @@ void renumber(std::vector<std::size_t>& numbers, std::size_t first, std::size_t 
 
 }  // namespace
 
+namespace {
+
+/// Refuses a part of the other kind, by the kind's name.
+Error other_kind(const std::string& where, const Medium& medium) {
+  return wrong(where + " has " + one_of(medium == image_medium ? sound_medium : image_medium) +
+               ", but the model reads " + std::string(medium.noun) + "s; leave the row out, or name another model");
+}
+
+}  // namespace
+
+Media media_of(ImagesOfRows images) {
+  const Media all(all_media);
+  if (images == ImagesOfRows::refused || images == ImagesOfRows::both) {
+    return images == ImagesOfRows::both ? all : Media();
+  }
+  return images == ImagesOfRows::sounds ? all.last(1) : all.first(1);
+}
+
 Result<RecordImages::Part> RecordImages::read_part(const json& value, const std::string& where) {
   const json part = value.is_object() ? without_absent(value) : json();
   const json type = part.is_object() ? part.value("type", json()) : json();
-  const auto refused = [&] {
-    return wrong(where + " has the part " + shown(value) +
-                 R"(; parts are {"type": "text", "text": TEXT}, {"type": "image"} and {"type": "image_url"})");
-  };
-  if (type == "text" && part.contains("text") && part["text"].is_string()) return Part{false, part["text"], {}};
-  if (type != "image" && type != "image_url") return refused();
-  Part made{true, {}, {}};
+  if (type == "text" && part.contains("text") && part["text"].is_string()) return Part{nullptr, part["text"], {}};
+  const auto named = [&](const Medium& medium) { return type == medium.type || type == medium.url; };
+  const auto medium = std::ranges::find_if(read_, named);
+  if (medium == read_.end()) {
+    if (std::ranges::any_of(all_media, named)) return other_kind(where, read_.front());
+    std::string kinds;
+    for (const Medium& each : read_) {
+      kinds += R"(, {"type": ")" + std::string(each.type) + R"("} and {"type": ")" + std::string(each.url) + R"("})";
+    }
+    return wrong(where + " has the part " + shown(value) + R"(; parts are {"type": "text", "text": TEXT})" + kinds);
+  }
+  media_.medium = *medium;
+  Part made{&*medium, {}, {}};
   json source = json::object();
   for (const auto& [key, each] : part.items()) {
     const bool of_type = key == "type" || (key == "text" && each == "");
@@ -60,12 +84,14 @@ Result<RecordImages::Part> RecordImages::read_part(const json& value, const std:
     if (key == "index") {  // of TRL's data
       std::size_t before = 0;
       for (const auto& [message, parts] : parts_) {
-        before += static_cast<std::size_t>(std::ranges::count_if(parts, [](const Part& p) { return p.is_image; }));
+        before +=
+            static_cast<std::size_t>(std::ranges::count_if(parts, [&](const Part& p) { return p.medium == &*medium; }));
       }
       if (each != before)
-        return wrong(where + ".index is " + shown(each) + "; the next image has " + std::to_string(before));
+        return wrong(where + ".index is " + shown(each) + "; the next " + std::string(medium->noun) + " has " +
+                     std::to_string(before));
     } else {
-      source[key == "image_url" ? "url" : key] = each;
+      source[key == medium->url ? "url" : key] = each;
     }
   }
   if (source.empty()) return made;
@@ -78,7 +104,7 @@ Result<RecordImages::Part> RecordImages::read_part(const json& value, const std:
 Result<std::string> RecordImages::read_content(const json& value, const std::string& where, std::size_t message) {
   Parts& parts = parts_[message];
   if (value.is_string()) {
-    parts.push_back({false, value.get<std::string>(), {}});
+    parts.push_back({nullptr, value.get<std::string>(), {}});
     return parts.back().text;
   }
   if (!value.is_array()) return wrong(where + " is " + shown(value) + "; it must be a text or a list of parts");
@@ -86,15 +112,17 @@ Result<std::string> RecordImages::read_content(const json& value, const std::str
   for (std::size_t at = 0; at < value.size(); ++at) {
     Result<Part> part = read_part(value[at], where + "[" + std::to_string(at) + "]");
     if (!part) return part.error();
-    if (!part->is_image) text += (text.empty() ? "" : "\n") + part->text;
+    if (!part->is_image()) text += (text.empty() ? "" : "\n") + part->text;
     parts.push_back(*std::move(part));
   }
   return text;
 }
 
-Status RecordImages::read_columns(const json& row) {
+Status RecordImages::read_column(const json& row, const Medium& medium) {
   std::size_t named = 0;
-  for (const char* column : {"image", "images"}) {
+  std::vector<RowImage>& found_images = columns_of(medium);
+  media_.medium = medium;
+  for (const std::string& column : {std::string(medium.column), std::string(medium.column) + "s"}) {
     const auto found = row.find(column);
     if (found == row.end() || found->is_null() || (found->is_string() && *found == "")) continue;
     const json list = found->is_array() ? *found : json::array({*found});
@@ -102,22 +130,30 @@ Status RecordImages::read_columns(const json& row) {
       if (list[at].is_null()) continue;
       ++named;
       if (!media_.members.empty()) continue;
-      const std::string where =
-          "\"" + std::string(column) + "\"" + (found->is_array() ? "[" + std::to_string(at) + "]" : "");
+      const std::string where = "\"" + column + "\"" + (found->is_array() ? "[" + std::to_string(at) + "]" : "");
       Result<RowImage> image = read_row_image(list[at], where, media_);
       if (!image) return image.error();
-      columns_.push_back(*std::move(image));
+      found_images.push_back(*std::move(image));
     }
   }
-  if (named > 0 && !media_.members.empty() && named != media_.members.size()) {
-    return wrong("it names " + counted(named, "image") + ", but its row in the archive has " +
-                 counted(media_.members.size(), "image"));
-  }
-  for (TarImage& member : media_.members) {
+  if (media_.members.empty()) return {};
+  for (const TarImage& member : media_.members) {
+    if (medium_of(std::string_view(member.head), read_) != medium) continue;
     RowImage image;
     image.name = member.name;
-    image.member = std::move(member);
-    columns_.push_back(std::move(image));
+    image.member = member;
+    image.modality = medium.modality;
+    found_images.push_back(std::move(image));
+  }
+  if (named == 0 || named == found_images.size()) return {};
+  const std::string noun(medium.noun);
+  return wrong("it names " + counted(named, noun) + ", but its row in the archive has " +
+               counted(found_images.size(), noun));
+}
+
+Status RecordImages::read_columns(const json& row) {
+  for (const Medium& medium : read_) {
+    if (const Status read = read_column(row, medium); !read) return read;
   }
   return {};
 }
@@ -149,14 +185,22 @@ RecordImages::Parts RecordImages::split_at_markers(std::string_view text) const 
   constexpr std::string_view spaces = " \t\r\n";
   Parts made;
   for (bool first = true;; first = false) {
-    const std::size_t at = text.find(image_marker);
+    const Medium* next = nullptr;
+    std::size_t at = text.npos;
+    for (const Medium& medium : read_) {
+      const std::size_t found = text.find(medium.marker);
+      if (found < at) {
+        at = found;
+        next = &medium;
+      }
+    }
     std::string_view piece = text.substr(0, at);
     if (!first && !spaced_) piece.remove_prefix(std::min(piece.find_first_not_of(spaces), piece.size()));
-    if (at != text.npos && !spaced_) piece = piece.substr(0, piece.find_last_not_of(spaces) + 1);
-    if (!piece.empty()) made.push_back({false, std::string(piece), {}});
-    if (at == text.npos) return made;
-    made.push_back({true, {}, {}});
-    text.remove_prefix(at + image_marker.size());
+    if (next != nullptr && !spaced_) piece = piece.substr(0, piece.find_last_not_of(spaces) + 1);
+    if (!piece.empty()) made.push_back({nullptr, std::string(piece), {}});
+    if (next == nullptr) return made;
+    made.push_back({next, {}, {}});
+    text.remove_prefix(at + next->marker.size());
   }
 }
 
@@ -165,10 +209,12 @@ Status RecordImages::split_markers(Record& record) {
     const std::string& role = record.messages[message].role;
     Parts made;
     for (Part& part : parts) {
-      const bool marked = !part.is_image && part.text.find(image_marker) != std::string::npos;
-      if (role != "user" && role != "tool" && (marked || part.is_image)) {
+      const auto marks = [&](const Medium& medium) { return part.text.find(medium.marker) != std::string::npos; };
+      const auto mark = part.is_image() ? read_.end() : std::ranges::find_if(read_, marks);
+      const bool marked = mark != read_.end();
+      if (role != "user" && role != "tool" && (marked || part.is_image())) {
         return wrong(place_of(message) + " is from \"" + printable(role) + "\" and has " +
-                     (marked ? "<image>" : "an image") + "; only questions may have it");
+                     (marked ? std::string(mark->marker) : one_of(*part.medium)) + "; only questions may have it");
       }
       if (!marked) {
         made.push_back(std::move(part));
@@ -181,16 +227,25 @@ Status RecordImages::split_markers(Record& record) {
   return {};
 }
 
-void RecordImages::put_first(Record& record) {
+void RecordImages::put_first(Record& record, const Medium& medium) {
   for (auto& [message, parts] : parts_) {
     if (record.messages[message].role != "user") continue;
-    for (std::size_t image = 0; image < columns_.size(); ++image) {
-      if (spaced_) parts.insert(parts.begin(), Part{false, "\n", {}});
-      parts.insert(parts.begin(), Part{true, {}, {}});
+    for (std::size_t image = 0; image < columns_of(medium).size(); ++image) {
+      if (spaced_) parts.insert(parts.begin(), Part{nullptr, "\n", {}});
+      parts.insert(parts.begin(), Part{&medium, {}, {}});
     }
     record.repairs.push_back(RowNote::images_first);
     return;
   }
+}
+
+std::size_t RecordImages::places_of(const Medium& medium) const {
+  std::size_t count = 0;
+  for (const auto& [message, parts] : parts_) {
+    count += static_cast<std::size_t>(
+        std::ranges::count_if(parts, [&](const Part& part) { return part.medium == &medium && !part.image; }));
+  }
+  return count;
 }
 
 void RecordImages::drop_last_questions(Record& record) {
@@ -205,23 +260,22 @@ void RecordImages::drop_last_questions(Record& record) {
 Status RecordImages::finish(Record& record) {
   if (media_.unread_json) record.repairs.push_back(RowNote::json_unread);
   if (const Status split = split_markers(record); !split) return split;
-  const auto places = [&] {
-    std::size_t count = 0;
-    for (const auto& [message, parts] : parts_) {
-      count += static_cast<std::size_t>(
-          std::ranges::count_if(parts, [](const Part& part) { return part.is_image && !part.image; }));
-    }
-    return count;
-  };
-  if (places() == 0 && !columns_.empty()) put_first(record);
-  if (places() != columns_.size()) {
-    return wrong(counted(places(), "place") + " for images (<image>, or a part without an image), but " +
-                 counted(columns_.size(), "image"));
+  // The kinds that are put first stand in their order: images before sounds.
+  for (auto medium = read_.rbegin(); medium != read_.rend(); ++medium) {
+    if (places_of(*medium) == 0 && !columns_of(*medium).empty()) put_first(record, *medium);
   }
-  std::size_t next = 0;  // counts also images of questions that are cut
-  for (auto& [message, parts] : parts_) {
-    for (Part& part : parts) {
-      if (part.is_image && !part.image) part.image = std::move(columns_[next++]);
+  for (const Medium& medium : read_) {
+    std::vector<RowImage>& columns = columns_of(medium);
+    if (const std::size_t places = places_of(medium); places != columns.size()) {
+      const std::string noun(medium.noun);
+      return wrong(counted(places, "place") + " for " + noun + "s (" + std::string(medium.marker) +
+                   ", or a part without " + one_of(medium) + "), but " + counted(columns.size(), noun));
+    }
+    std::size_t next = 0;  // counts also images of questions that are cut
+    for (auto& [message, parts] : parts_) {
+      for (Part& part : parts) {
+        if (part.medium == &medium && !part.image) part.image = std::move(columns[next++]);
+      }
     }
   }
   drop_last_questions(record);
@@ -229,8 +283,8 @@ Status RecordImages::finish(Record& record) {
     ordered_json content = ordered_json::array();
     std::string text;
     for (Part& part : parts) {
-      if (part.is_image) {
-        content.push_back({{"type", "image"}});
+      if (part.is_image()) {
+        content.push_back({{"type", part.medium->type}});
         record.images.push_back(*std::move(part.image));
         record.image_messages.push_back(message);
       } else if (!part.text.empty() || record.messages[message].role != "assistant") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images of a row, placed in its messages.
+// The images and sounds of a row, placed in its messages. Below, an image may be a sound, <image> <audio>, and the
+// parts and columns have the names of sound_medium. A place takes the next file of its kind.
 //
 // RI-1 (each once): every image of the row's columns, or of its archive, has one place in a message, and every place
 //       has an image. Otherwise the row is an error with both numbers.
@@ -7,6 +8,7 @@
 //       the columns. Without such a place, all images come before the first question, as in TRL.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,18 +31,23 @@ inline constexpr std::string_view image_marker = "<image>";
 enum class ImagesOfRows : std::uint8_t {
   refused,
   placed,  ///< read; the white space next to <image> is left out, as templates write their own
-  spaced   ///< read; texts keep their white space, and an image that is put first has a newline after it
+  spaced,  ///< read; texts keep their white space, and an image that is put first has a newline after it
+  sounds,  ///< sounds are read, as images are if placed, and images are refused
+  both     ///< images and sounds are read, as if placed
 };
+/// Returns the kinds that are read.
+[[nodiscard]] Media media_of(ImagesOfRows images);
 
 /// Reads a row's images while its messages are read. One row; one thread.
 class RecordImages {
  public:
-  RecordImages(RowMedia media, bool spaced) : media_(std::move(media)), spaced_(spaced) {}
+  RecordImages(RowMedia media, ImagesOfRows images)
+      : media_(std::move(media)), read_(media_of(images)), spaced_(images == ImagesOfRows::spaced) {}
 
   /// Reads the content of the message that will have the number `message`: a text or a list of parts. Returns its text.
   [[nodiscard]] Result<std::string> read_content(const nlohmann::json& value, const std::string& where,
                                                  std::size_t message);
-  /// Reads the columns image and images.
+  /// Reads the columns image and images, audio and audios.
   [[nodiscard]] Status read_columns(const nlohmann::json& row);
   /// Repairs a conversation as LLaVA's lists need it: answers before the first question are dropped.
   void drop_first_answers(Record& record);
@@ -48,24 +55,32 @@ class RecordImages {
   [[nodiscard]] Status finish(Record& record);
 
  private:
-  /// A text or an image; an image without a source takes the next one of the columns.
+  /// A text or an image; an image without a source takes the next one in the columns.
   struct Part {
-    bool is_image = false;
+    const Medium* medium = nullptr;  ///< null: a text
     std::string text;
     std::optional<RowImage> image;
+    [[nodiscard]] bool is_image() const { return medium != nullptr; }
   };
   using Parts = std::vector<Part>;
 
+  [[nodiscard]] Status read_column(const nlohmann::json& row, const Medium& medium);
+  [[nodiscard]] std::vector<RowImage>& columns_of(const Medium& medium) {
+    return columns_[static_cast<std::size_t>(medium.modality)];
+  }
+  /// Returns the number of places of a kind without an image.
+  [[nodiscard]] std::size_t places_of(const Medium& medium) const;
   [[nodiscard]] Result<Part> read_part(const nlohmann::json& value, const std::string& where);
   [[nodiscard]] Parts split_at_markers(std::string_view text) const;
   [[nodiscard]] Status split_markers(Record& record);
-  void put_first(Record& record);
+  void put_first(Record& record, const Medium& medium);
   void drop_last_questions(Record& record);
 
   RowMedia media_;
+  Media read_;
   bool spaced_;
-  std::vector<RowImage> columns_;
-  std::map<std::size_t, Parts> parts_;  // by message
+  std::array<std::vector<RowImage>, all_media.size()> columns_;  // by kind
+  std::map<std::size_t, Parts> parts_;                           // by message
 };
 
 }  // namespace maestro

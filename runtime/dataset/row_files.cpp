@@ -90,23 +90,25 @@ Status read_text_pieces(const fs::path& file, std::istream& in, const TextStream
   return held.empty() ? Status() : pass(std::move(held), false);
 }
 
-/// Returns the row of a caption: the answer to a question that has only images.
-std::string caption_row(const std::string& caption, std::size_t images) {
+/// Returns the row of a caption: the answer to a question that has only images or sounds.
+std::string caption_row(const std::string& caption, const std::vector<TarImage>& images, Media media) {
   nlohmann::json question = nlohmann::json::array();
-  for (std::size_t at = 0; at < images; ++at) question.push_back({{"type", "image"}});
+  for (const TarImage& image : images)
+    question.push_back({{"type", medium_of(std::string_view(image.head), media).type}});
   const std::string text(without_mark(caption));
   return nlohmann::json{
       {"messages", {{{"role", "user"}, {"content", std::move(question)}}, {{"role", "assistant"}, {"content", text}}}}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::strict);
 }
 
-Status read_tar(const fs::path& file, const RowSink& sink, bool images) {
+Status read_tar(const fs::path& file, const RowSink& sink, Media media) {
   return read_tar_rows(file, [&](TarRow&& row) -> Status {
     const std::string where = file.string() + ": " + printable(row.stem);
-    if (!row.pictures.empty() && !images) {
-      return wrong(printable(file.string() + ": " + row.pictures.front().name) +
-                   " is an image; data.processor (--model) names the model whose processor reads it, or kind = "
-                   "\"llava\" reads conversations about images");
+    if (!row.pictures.empty() && media.empty()) {
+      return wrong(
+          printable(file.string() + ": " + row.pictures.front().name) +
+          " is an image or a sound; data.processor (--model) names the model whose processor reads it, or kind = "
+          "\"llava\" reads conversations about images");
     }
     const bool caption = row.text && !row.pictures.empty();
     if (row.json && row.text && !caption) {
@@ -124,9 +126,9 @@ Status read_tar(const fs::path& file, const RowSink& sink, bool images) {
     }
     const bool json = row.json.has_value() || caption;
     std::string content =
-        caption ? caption_row(*row.text, row.pictures.size()) : *std::move(json ? row.json : row.text);
+        caption ? caption_row(*row.text, row.pictures, media) : *std::move(json ? row.json : row.text);
     content.erase(0, content.size() - without_mark(content).size());
-    sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures), caption && row.json}});
+    sink({where, std::move(content), json, false, false, {{}, std::move(row.pictures), caption && row.json, {}}});
     return {};
   });
 }
@@ -164,9 +166,9 @@ std::vector<fs::path> row_files(const std::vector<fs::path>& paths) {
   return files;
 }
 
-Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink, bool images) {
-  if (kind == RowFileKind::webdataset) return read_tar(file, sink, images);
-  if (kind == RowFileKind::parquet) return read_parquet(file, sink, images);
+Status read_rows(const fs::path& file, RowFileKind kind, const RowSink& sink, Media media) {
+  if (kind == RowFileKind::webdataset) return read_tar(file, sink, media);
+  if (kind == RowFileKind::parquet) return read_parquet(file, sink, !media.empty());
   if (const Status taken = check_kind_of_rows(file, kind); !taken) return taken;
   const Result<std::unique_ptr<TextStreamBuffer>> buffer = TextStreamBuffer::open(file);
   if (!buffer) return buffer.error();

@@ -36,6 +36,6 @@ using RowSink = std::function<void(Row&&)>;
 /// files, otherwise the former are refused and the latter are "(binary)". An error names the file and the line, element
 /// or member. Exceptions of the sink pass through.
 [[nodiscard]] Status read_rows(const std::filesystem::path& file, RowFileKind kind, const RowSink& sink,
-                               bool images = false);
+                               Media media = {});
 
 }  // namespace maestro

@@ -22,6 +22,13 @@ bool is_absent(const json& value) {
   return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
+std::string noun_of(const RowMedia& media) {
+  return std::string(media.medium.noun);
+}
+std::string one_of(const RowMedia& media) {
+  return maestro::one_of(media.medium);
+}
+
 /// Returns the command that downloads a URL into the folder of images.
 std::string download(const std::string& url) {
   const std::string path = url.substr(0, url.find_first_of("?#"));
@@ -41,10 +48,10 @@ Result<std::string> data_uri(std::string_view text, const std::string& where) {
   return bytes;
 }
 
-Result<RowImage> from_text(const std::string& text, const std::string& where) {
+Result<RowImage> from_text(const std::string& text, const std::string& where, const RowMedia& media) {
   if (text.starts_with("http://") || text.starts_with("https://")) {
-    return wrong(where + " is the URL " + shown(text) +
-                 "; images are not downloaded here: " + printable(download(text)) + ", and name the file");
+    return wrong(where + " is the URL " + shown(text) + "; " + noun_of(media) +
+                 "s are not downloaded here: " + printable(download(text)) + ", and name the file");
   }
   RowImage made;
   if (text.starts_with("data:")) {
@@ -78,43 +85,57 @@ Result<RowImage> from_object(const json& value, const std::string& where, RowMed
       Result<std::string> bytes = bytes_of(each, place, media);
       if (!bytes) return bytes.error();
       made.content = *std::move(bytes);
-    } else if (key == "path" || key == "url" || key == "image") {
-      if (given) return wrong(where + " names two images: " + shown(value));
+    } else if (key == "path" || key == "url" || key == media.medium.type) {
+      if (given) return wrong(where + " names two " + noun_of(media) + "s: " + shown(value));
       given = true;
       Result<RowImage> inner = read_row_image(each, place, media);
       if (!inner) return inner.error();
       made.name = inner->name;
       if (made.content.empty()) made.content = std::move(inner->content);
     } else if (key != "detail") {
-      return wrong(place + " is not known; an image has bytes, base64, path, url or image");
+      return wrong(place + " is not known; " + one_of(media) + " has bytes, base64, path, url or " +
+                   std::string(media.medium.type));
     }
   }
-  if (made.name.empty() && made.content.empty()) return wrong(where + " is " + shown(value) + ", without an image");
+  if (made.name.empty() && made.content.empty())
+    return wrong(where + " is " + shown(value) + ", without " + one_of(media));
   return made;
 }
 
 }  // namespace
 
-Result<RowImage> read_row_image(const json& value, const std::string& where, RowMedia& media) {
-  if (value.is_string()) return from_text(value.get_ref<const std::string&>(), where);
+namespace {
+
+Result<RowImage> read_value(const json& value, const std::string& where, RowMedia& media) {
+  if (value.is_string()) return from_text(value.get_ref<const std::string&>(), where, media);
   if (value.is_object()) return from_object(value, where, media);
   if (value.is_number_unsigned() && value.get<std::size_t>() < media.blobs.size()) {
     RowImage made;
     made.content = std::move(media.blobs[value.get<std::size_t>()]);
     return made;
   }
-  return wrong(where + " is " + shown(value) + "; an image is a path, or an object with bytes or path");
+  return wrong(where + " is " + shown(value) + "; " + one_of(media) + " is a path, or an object with bytes or path");
 }
 
-Result<FoundImage> find_image(const RowImage& image, const fs::path& folder, const fs::path& archive) {
+}  // namespace
+
+Result<RowImage> read_row_image(const json& value, const std::string& where, RowMedia& media) {
+  Result<RowImage> image = read_value(value, where, media);
+  if (image) image->modality = media.medium.modality;
+  return image;
+}
+
+Result<FoundImage> find_image(const RowImage& image, const fs::path& folder, const fs::path& archive, Media read) {
+  const Medium& medium = medium_of(image.modality);
   if (!image.content.empty()) {
-    const Result<ImageSize> size = image_size(image.content, image.name.empty() ? "the image" : printable(image.name));
+    const std::string name = image.name.empty() ? "the " + std::string(medium.noun) : printable(image.name);
+    const Result<ImageSize> size = media_size(image.content, name, medium, read);
     if (!size) return size.error();
     return FoundImage{*size, image.content.size()};
   }
   if (!image.member) {
     const fs::path path = folder / image.name;
-    const Result<ImageSize> size = image_size(path);
+    const Result<ImageSize> size = media_size(path, medium, read);
     if (!size) return size.error();
     std::error_code failure;
     const std::uintmax_t bytes = fs::file_size(path, failure);
@@ -123,15 +144,14 @@ Result<FoundImage> find_image(const RowImage& image, const fs::path& folder, con
   }
   const std::string name = printable(archive.string() + ": " + image.member->name);
   if (!image.member->position) {
-    return wrong(printable(archive.string()) +
-                 " is compressed, so its images cannot be read one at a time; decompress "
-                 "it");
+    return wrong(printable(archive.string()) + " is compressed, so its " + std::string(medium.noun) +
+                 "s cannot be read one at a time; decompress it");
   }
-  Result<ImageSize> size = image_size(image.member->head, name);
-  if (image.member->bytes > image.member->head.size() && !(size && size_stands_first(image.member->head))) {
+  Result<ImageSize> size = media_size(image.member->head, name, medium, read);
+  if (image.member->bytes > image.member->head.size() && !(size && media_size_stands_first(image.member->head))) {
     const Result<std::string> whole = read_tar_image(archive, *image.member->position);
     if (!whole) return whole.error();
-    size = image_size(*whole, name);
+    size = media_size(*whole, name, medium, read);
   }
   if (!size) return size.error();
   return FoundImage{*size, image.member->bytes};

@@ -27,6 +27,7 @@ void ShardWriter::begin() {
   source_.clear();
   first_learned_.clear();
   images_.begin();
+  sounds_.begin();
   targets_ = 0;
 }
 
@@ -35,6 +36,7 @@ Status ShardWriter::add(const Document& document, std::int32_t source) {
   offsets_.push_back(static_cast<std::int64_t>(tokens_.size()));
   source_.push_back(source);
   images_.end_document();
+  sounds_.end_document();
   targets_ += document.learned.empty() ? document.tokens.size()
                                        : static_cast<std::uint64_t>(std::ranges::count(document.learned, 1));
   if (options_.conversations) {
@@ -48,10 +50,12 @@ Status ShardWriter::add(const Document& document, std::int32_t source) {
 Status ShardWriter::write() {
   char number[32];
   (void)std::snprintf(number, sizeof number, "-%05zu.safetensors", shards_.size());
-  const std::pair images{images_.offsets(), images_.values()};
-  const decltype(images) no_images{};
+  const auto content = [](bool has, const ImageTableWriter& table) {
+    return has ? TableContent{table.offsets(), table.values()} : TableContent();
+  };
   PreparedShard shard{options_.split + number, source_.size(), tokens_.size(), targets_,
-                      shard_checksum(tokens_, learned_, offsets_, options_.images ? images : no_images)};
+                      shard_checksum(tokens_, learned_, offsets_, content(options_.images, images_),
+                                     content(options_.sounds, sounds_))};
   std::vector<std::uint16_t> narrow;
   std::vector<NamedTensor> tensors{named("offsets", offsets_), named("source", source_)};
   if (options_.vocabulary <= most_narrow) {
@@ -66,6 +70,9 @@ Status ShardWriter::write() {
   }
   if (options_.images) {
     for (NamedTensor& tensor : images_.tensors()) tensors.push_back(std::move(tensor));
+  }
+  if (options_.sounds) {
+    for (NamedTensor& tensor : sounds_.tensors()) tensors.push_back(std::move(tensor));
   }
   const Result<WrittenFile> written = write_safetensors(options_.folder / shard.file, std::move(tensors));
   if (!written) return written.error();

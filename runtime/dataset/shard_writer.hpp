@@ -21,6 +21,7 @@ struct ShardWriterOptions {
   std::uint64_t shard_tokens = std::uint64_t{16}
                                << 20;  ///< size at which a shard ends, with the document that reaches it
   bool images = false;                 ///< documents have images
+  bool sounds = false;                 ///< documents have images and sounds
 };
 
 /// Writes shards; holds the tokens of one shard. One thread.
@@ -31,7 +32,10 @@ class ShardWriter {
   /// Adds a document, with the images that add_image() received since the last one. It has targets if and only if the
   /// options have conversations.
   [[nodiscard]] Status add(const Document& document, std::int32_t source);
-  void add_image(const PreparedImage& image, const ImagePlace& place) { images_.add(image, place); }
+  /// `table`: sound only with ShardWriterOptions::sounds.
+  void add_image(const PreparedImage& image, const ImagePlace& place, Modality table = Modality::image) {
+    (table == Modality::image ? images_ : sounds_).add(image, place);
+  }
   /// Writes the last shard and returns all shards. Called once.
   [[nodiscard]] Result<std::vector<PreparedShard>> finish();
 
@@ -45,7 +49,7 @@ class ShardWriter {
   std::vector<std::int64_t> offsets_;
   std::vector<std::int32_t> source_;
   std::vector<std::int32_t> first_learned_;
-  ImageTableWriter images_;
+  ImageTableWriter images_, sounds_{Modality::sound};
   std::uint64_t targets_ = 0;
   std::vector<PreparedShard> shards_;
 };

@@ -23,8 +23,8 @@ Error wrong(std::string reason) {
   return {ErrorCode::invalid_argument, std::move(reason)};
 }
 
-bool is_image(std::string_view ending) {
-  constexpr std::array<std::string_view, 4> endings{"jpg", "jpeg", "png", "webp"};
+bool is_medium(std::string_view ending) {
+  constexpr std::array<std::string_view, 6> endings{"flac", "jpg", "jpeg", "png", "wav", "webp"};
   const std::string_view last = ending.substr(ending.rfind('.') + 1);  // "jpg" for "0.jpg"
   return std::ranges::find(endings, last) != endings.end();
 }
@@ -40,14 +40,14 @@ Result<std::string> head_of(ByteSource& tar) {
 /// Adds the current member of `tar` to its row. `where` is the member's name for messages.
 Status add_member(ByteSource& tar, const std::string& name, const std::string& where, TarRow& row) {
   const std::string ending = name.substr(row.stem.size() + 1);
-  if (is_image(ending)) {
+  if (is_medium(ending)) {
     Result<std::string> head = head_of(tar);
     if (!head) return head.error();
     row.pictures.push_back({name, tar.position(), tar.bytes(), *std::move(head)});
     return {};
   }
   if (ending != "json" && ending != "txt") {
-    return wrong(where + ": only members .json, .txt and images are read; leave others out");
+    return wrong(where + ": only members .json, .txt, images and sounds are read; leave others out");
   }
   if (tar.bytes() > longest_text) return wrong(where + ": the member is longer than 64 MiB");
   Result<std::string> content = tar.read_all();
@@ -91,7 +91,7 @@ Result<std::string> read_tar_image(const fs::path& file, std::int64_t position) 
   if (!member) return member.error();
   if (!*member || tar->bytes() > largest_picture) {
     return Error{ErrorCode::corrupt,
-                 printable(file.string()) + " does not have an image at byte " + std::to_string(position)};
+                 printable(file.string()) + " does not have a file at byte " + std::to_string(position)};
   }
   return tar->read_all();
 }

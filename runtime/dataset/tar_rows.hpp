@@ -13,7 +13,7 @@
 
 namespace maestro {
 
-/// A member that holds an image (.jpg, .jpeg, .png, .webp).
+/// A member that holds an image (.jpg, .jpeg, .png, .webp) or a sound (.flac, .wav).
 struct TarImage {
   std::string name;
   std::optional<std::int64_t> position;  ///< start in the file; nothing: the archive is compressed
@@ -25,7 +25,7 @@ struct TarRow {
   std::string stem;
   std::optional<std::string> json;
   std::optional<std::string> text;
-  std::vector<TarImage> pictures;  ///< images in the archive's order
+  std::vector<TarImage> pictures;  ///< images and sounds in the archive's order
 };
 
 /// Passes the rows of an archive to `sink`, in order, until it returns an error. As in webdataset, members without a

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "runtime/core/result.hpp"
+#include "runtime/graph/replica_mix.hpp"
 
 namespace maestro {
 
@@ -110,6 +111,15 @@ class Hosts {
 /// Throws JobError with the nearest layout that fits.
 void refuse(const GraphNode& node, const Hosts& hosts) {
   const std::string remedy = "; or oversubscribe the cores with --cpu-devices ";
+  if (node.mixed()) {
+    const std::int64_t needed = node.ranks_before(node.replicas);
+    throw JobError(node.name + ".replicas = " + text_of_mix(node.contexts) +
+                       " with tensor = " + std::to_string(node.layout.tensor) + " needs " + std::to_string(needed) +
+                       " devices, and " + hosts.devices_text() + "; nearest that fits: replicas = " +
+                       text_of_mix(nearest_mix(node.contexts, node.layout.tensor, hosts.devices())) + remedy +
+                       std::to_string(needed),
+                   ErrorCode::unavailable);
+  }
   if (node.layout.ranks() == 1) {
     throw JobError(node.name + (node.least > 0 ? ".replicas.least = " : ".replicas = ") +
                        std::to_string(node.placed()) + ": " + hosts.devices_text() + "; use at most " +
@@ -124,7 +134,7 @@ void refuse(const GraphNode& node, const Hosts& hosts) {
 }
 
 void check_named(const GraphNode& node, const std::vector<DeviceId>& devices, const PlacementRequest& request) {
-  const std::int64_t needed = node.placed() * node.layout.ranks();
+  const std::int64_t needed = node.ranks_before(node.placed());
   if (static_cast<std::int64_t>(devices.size()) != needed) {
     const bool ranks = node.layout.ranks() > 1;
     throw JobError(node.name + ".devices names " + std::to_string(devices.size()) + " devices for " +
@@ -149,8 +159,9 @@ class Placer {
     }
     std::vector<ReplicaPlacement> places;
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
-      const auto all = static_cast<std::size_t>(node.layout.ranks());
-      const auto own = std::span(ranks).subspan((replica * pipeline + static_cast<std::size_t>(node.stage)) * all, all);
+      const auto before = pipeline * static_cast<std::size_t>(node.ranks_before(replica));
+      const auto all = static_cast<std::size_t>(node.layout_of(ReplicaIndex(replica)).ranks());
+      const auto own = std::span(ranks).subspan(before + static_cast<std::size_t>(node.stage) * all, all);
       const ReplicaPlacement& first = *own.front().first;
       ReplicaPlacement place{id, ReplicaIndex(replica), first.process, {}, first.host};
       for (const auto& [other, device] : own) {
@@ -172,17 +183,18 @@ class Placer {
     const std::vector<DeviceId>& wanted = request_.devices[id.value()];
     const bool emulated = are_emulated(wanted);
     const bool named = !wanted.empty() && !(emulated && !wanted[0].numbered);
-    if (wanted.empty() && node.placed() * node.layout.ranks() > hosts_.devices()) refuse(node, hosts_);
+    if (wanted.empty() && node.ranks_before(node.placed()) > hosts_.devices()) refuse(node, hosts_);
     if (named) check_named(node, wanted, request_);
     per_host_ = request_.cores + (wanted.empty() ? 0 : request_.cuda.of_host);
     std::vector<ReplicaPlacement> places;
     std::map<std::uint32_t, std::int64_t> taken;  // devices of this section, by host
     for (std::uint32_t replica = 0; replica < node.placed(); ++replica) {
       const auto owner = emulated && named ? owners_.process_of(of_replica(node, wanted, replica)) : std::nullopt;
+      const std::int64_t ranks = node.layout_of(ReplicaIndex(replica)).ranks();
       const std::int64_t process = !named_processes(id).empty()
-                                       ? named_process(node, named_processes(id)[replica], emulated, taken)
+                                       ? named_process(node, named_processes(id)[replica], emulated ? 0 : ranks, taken)
                                    : owner ? *owner
-                                           : next_process(node, emulated, taken);
+                                           : next_process(node, emulated ? 0 : ranks, taken);
       ReplicaPlacement place{
           id, ReplicaIndex(replica), ProcessId(static_cast<std::uint32_t>(process)), {}, hosts_.of(process)};
       place.devices = emulated && !named ? own_devices(node, replica) : devices_of(node, wanted, place);
@@ -204,8 +216,8 @@ class Placer {
     static const std::vector<std::int64_t> none;
     return id.value() < request_.processes_of.size() ? request_.processes_of[id.value()] : none;
   }
-  /// Returns the process that a section names for a replica.
-  std::int64_t named_process(const GraphNode& node, std::int64_t process, bool emulated,
+  /// Returns the process that a section names for a replica with so many devices of its host.
+  std::int64_t named_process(const GraphNode& node, std::int64_t process, std::int64_t devices,
                              std::map<std::uint32_t, std::int64_t>& taken) {
     const std::string where = node.name + ".processes: " + std::to_string(process);
     if (process >= request_.processes) {
@@ -215,22 +227,22 @@ class Placer {
                      ErrorCode::unavailable);
     }
     std::int64_t& used = taken[hosts_.of(process)];
-    used += node.layout.ranks();
-    if (emulated || used <= per_host_) return process;
+    used += devices;
+    if (used <= per_host_) return process;
     throw JobError(where + ": its host has " + std::to_string(per_host_) + (per_host_ == 1 ? " device" : " devices") +
                        ", and the section's replicas there need " + std::to_string(used) +
                        "; name another process, or oversubscribe the cores with --cpu-devices " + std::to_string(used),
                    ErrorCode::unavailable);
   }
-  /// Returns the next process in turn, skipping processes whose host lacks devices for this section.
-  std::int64_t next_process(const GraphNode& node, bool emulated, std::map<std::uint32_t, std::int64_t>& taken) {
+  /// Returns the next process in turn, skipping processes whose host lacks so many devices for this section.
+  std::int64_t next_process(const GraphNode& node, std::int64_t devices, std::map<std::uint32_t, std::int64_t>& taken) {
     const std::int64_t ranks = request_.processes - first_rank_;
     if (ranks <= 0) return 0;
     for (std::int64_t tried = 0; tried < ranks; ++tried) {
       const std::int64_t process = first_rank_ + next_rank_++ % ranks;
       std::int64_t& used = taken[hosts_.of(process)];
-      if (!emulated && used + node.layout.ranks() > per_host_) continue;
-      used += node.layout.ranks();
+      if (used + devices > per_host_) continue;
+      used += devices;
       return process;
     }
     refuse(node, hosts_);
@@ -243,20 +255,23 @@ class Placer {
       return {named.begin(), named.end()};
     }
     std::vector<DeviceId> devices;
-    for (std::int64_t rank = 0; rank < node.layout.ranks(); ++rank) devices.push_back(hosts_.next_device(place.host));
+    const std::int64_t ranks = node.layout_of(place.replica).ranks();
+    for (std::int64_t rank = 0; rank < ranks; ++rank) devices.push_back(hosts_.next_device(place.host));
     return devices;
   }
   static std::span<const DeviceId> of_replica(const GraphNode& node, const std::vector<DeviceId>& wanted,
                                               std::uint32_t replica) {
-    const auto ranks = static_cast<std::size_t>(node.layout.ranks());
-    return std::span(wanted).subspan(replica * ranks, ranks);
+    const std::int64_t first = node.ranks_before(replica);
+    const std::int64_t ranks = node.layout_of(ReplicaIndex(replica)).ranks();
+    return std::span(wanted).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(ranks));
   }
   /// Returns emulated devices that only these ranks use.
   static std::vector<DeviceId> own_devices(const GraphNode& node, std::uint32_t replica) {
-    const auto ranks = static_cast<int>(node.layout.ranks());
+    const auto first = static_cast<int>(node.ranks_before(replica));
+    const auto end = static_cast<int>(node.ranks_before(replica + 1));
     std::vector<DeviceId> devices;
-    for (int rank = 0; rank < ranks; ++rank) {
-      devices.push_back({DeviceId::Kind::emulated, static_cast<int>(replica) * ranks + rank, node.name});
+    for (int device = first; device < end; ++device) {
+      devices.push_back({DeviceId::Kind::emulated, device, node.name});
     }
     return devices;
   }

@@ -2,6 +2,7 @@
 #include "runtime/graph/section_graph.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/result.hpp"
@@ -75,6 +76,11 @@ Axis GraphNode::axis() const {
   return Axis::tokens;
 }
 
+std::int64_t GraphNode::ranks_before(std::int64_t end) const {
+  if (!mixed()) return end * layout.ranks();
+  return layout.tensor * std::accumulate(contexts.begin(), contexts.begin() + end, std::int64_t{0});
+}
+
 SectionId SectionGraph::add(GraphNode node) {
   if (find(node.name)) throw JobError("two sections are named '" + node.name + "'; every section needs its own name");
   nodes_.push_back(std::move(node));
@@ -114,7 +120,7 @@ EdgeId SectionGraph::connect(std::string_view from, std::string_view from_port, 
   }
   edge.from_port = out.name;
   edge.to_port = in.name;
-  edge.dtype = out.dtype;
+  edge.dtype = producer.sends_bf16 && out.dtype == DType::f32 ? DType::bf16 : out.dtype;
   edge.columns = out.columns;
   edge.axis = out.axis;
   edge.sources = producer.sources;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/gradient_wire.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/channel.hpp"
 #include "runtime/graph/port.hpp"
@@ -44,16 +45,29 @@ struct GraphNode {
   Reading reading = Reading::own;
   std::int64_t replicas = 1;
   std::int64_t least = 0;             ///< replicas with separate devices at the start; 0: all
-  Layout layout;                      ///< layout of each replica
+  Layout layout;                      ///< layout of each replica; with `contexts`, of the widest
   std::int64_t micro_batch = 1;       ///< samples at most
   std::int64_t micro_batch_rows = 0;  ///< rows on the section's axis at most, unless a sample has more; 0: unbounded
   std::int64_t max_in_flight = 1;     ///< micro-batches between forward and backward, per replica
   SourceSet sources = {};             ///< sources whose samples activate the section
+  std::vector<std::int64_t> contexts = {};  ///< context degree by replica; empty: all have the layout's
+  GradientWire gradient_wire = GradientWire::f32;
+  bool sends_bf16 = false;  ///< f32 outputs, and their gradients, travel in bf16
 
   /// Returns its name in the job file.
   [[nodiscard]] const std::string& section_name() const { return section.empty() ? name : section; }
   /// Returns the replicas with separate devices at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
+  /// Returns whether some replicas differ in their context degree.
+  [[nodiscard]] bool mixed() const { return !contexts.empty(); }
+  [[nodiscard]] Layout layout_of(ReplicaIndex replica) const {
+    return mixed() ? Layout{layout.tensor, contexts[replica.value()]} : layout;
+  }
+  /// Returns the ranks of the replicas before `end`, which is at most placed().
+  [[nodiscard]] std::int64_t ranks_before(std::int64_t end) const;
+  /// Returns whether a rank exchanges gradients with other replicas. Of replicas that differ in context the first
+  /// context parts do, which all replicas have.
+  [[nodiscard]] bool exchanges(std::int64_t rank) const { return !mixed() || layout.context_of(rank) == 0; }
   /// Returns whether it has an optimizer.
   [[nodiscard]] bool trained() const { return role == Role::trained; }
   /// Returns whether its parameters do not change.
@@ -75,7 +89,7 @@ struct GraphEdge {
   std::string from_port;
   SectionId to;
   std::string to_port;
-  DType dtype = DType::f32;
+  DType dtype = DType::f32;  ///< on the way; a port in f32 may have an edge in bf16
   std::int64_t columns = 1;
   Axis axis = Axis::tokens;
   SourceSet sources = {};  ///< sources whose samples have rows here, as set at the producer

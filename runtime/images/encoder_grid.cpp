@@ -20,7 +20,7 @@ struct ReadPart {
   VisionPart part;
 };
 
-Result<ReadPart> read_part(const fs::path& folder) {
+Result<ReadPart> read_part(const fs::path& folder, Modality modality) {
   const auto config = read_hf_config_text(folder);
   if (!config) return config.error();
   const auto type = hf_model_type(config->text, config->file);
@@ -28,10 +28,10 @@ Result<ReadPart> read_part(const fs::path& folder) {
   if (!has_vision_part(*type)) {
     std::string types;
     for (const std::string& each : vision_part_types()) types += (types.empty() ? "" : ", ") + each;
-    return Error{ErrorCode::invalid_argument,
-                 config->file + ": model_type = \"" + *type + "\" is not supported for images; these are: " + types};
+    return Error{ErrorCode::invalid_argument, config->file + ": model_type = \"" + *type +
+                                                  "\" is not supported for images or sounds; these are: " + types};
   }
-  const auto part = parse_vision_part(config->text, config->file);
+  const auto part = parse_vision_part(config->text, config->file, modality);
   if (!part) return part.error();
   return ReadPart{config->file, *part};
 }
@@ -52,7 +52,7 @@ Status check_canvases(const ReadPart& read, const fs::path& folder) {
 }  // namespace
 
 Result<EncoderGrid> read_encoder_grid(const fs::path& folder) {
-  const Result<ReadPart> read = read_part(folder);
+  const Result<ReadPart> read = read_part(folder, Modality::image);
   if (!read) return read.error();
   const VisionPart& part = read->part;
   EncoderGrid grid;
@@ -66,8 +66,8 @@ Result<EncoderGrid> read_encoder_grid(const fs::path& folder) {
   return grid;
 }
 
-Result<std::int64_t> read_image_token(const fs::path& folder) {
-  const Result<ReadPart> read = read_part(folder);
+Result<std::int64_t> read_image_token(const fs::path& folder, Modality modality) {
+  const Result<ReadPart> read = read_part(folder, modality);
   return read ? Result<std::int64_t>(read->part.image_token) : read.error();
 }
 

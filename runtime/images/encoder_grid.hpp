@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "runtime/core/modality.hpp"
 #include "runtime/images/image_settings.hpp"
 
 namespace maestro {
@@ -14,7 +15,8 @@ namespace maestro {
 [[nodiscard]] Result<EncoderGrid> read_encoder_grid(const std::filesystem::path& folder);
 
 /// Reads the id of the token that stands for a row of an image in a text: image_token_id or image_token_index of
-/// config.json. Errors as read_encoder_grid.
-[[nodiscard]] Result<std::int64_t> read_image_token(const std::filesystem::path& folder);
+/// config.json; `modality` chooses a token if the model reads sounds, too. Errors as read_encoder_grid.
+[[nodiscard]] Result<std::int64_t> read_image_token(const std::filesystem::path& folder,
+                                                    Modality modality = Modality::image);
 
 }  // namespace maestro

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/core/modality.hpp"
 #include "runtime/images/image.hpp"
 
 namespace maestro {
@@ -40,11 +41,12 @@ struct ImageGrid {
 struct ImagePlan {
   ImageSize source;  ///< size of the decoded image
   std::vector<ImageStage> stages;
-  std::vector<ImageTile> tiles;   ///< in the encoder's order
-  ImageGrid cut;                  ///< grid of tiles that the image is cut into; 0 x 0 if it is a single tile
-  ImageGrid merged;               ///< decoder rows of a tile; of fitted images, without the first tile
-  std::int64_t encoder_rows = 0;  ///< patches and class rows of all tiles
-  std::int64_t visual_rows = 0;   ///< rows that the decoder receives
+  std::vector<ImageTile> tiles;         ///< in the encoder's order
+  ImageGrid cut;                        ///< grid of tiles that the image is cut into; 0 x 0 if it is a single tile
+  ImageGrid merged;                     ///< decoder rows of a tile; of fitted images, without the first tile
+  std::int64_t encoder_rows = 0;        ///< patches and class rows of all tiles
+  std::int64_t visual_rows = 0;         ///< rows that the decoder receives
+  Modality modality = Modality::image;  ///< kind of the source; a sound's plan has only tiles and rows
 };
 
 }  // namespace maestro

@@ -222,6 +222,15 @@ bool has_no_effect(std::string_view key) {
   return std::ranges::find(without_effect, key) != std::end(without_effect);
 }
 
+/// Keys of WhisperFeatureExtractor, in the file of a model that also hears. Its reader checks them.
+bool is_of_sounds(std::string_view key) {
+  constexpr std::array<std::string_view, 13> keys{
+      "chunk_length", "dither",    "do_normalize",  "feature_extractor_type", "feature_size",  "hop_length",
+      "n_fft",        "n_samples", "nb_max_frames", "padding_side",           "padding_value", "return_attention_mask",
+      "sampling_rate"};
+  return std::ranges::find(keys, key) != keys.end();
+}
+
 std::array<double, 3> three_in(const HfKeys& keys, std::string_view key, const std::array<double, 3>& absent) {
   const JsonValue value = keys.find(key);
   if (!value) return absent;
@@ -271,7 +280,8 @@ ImageSettings settings_in(const HfKeys& keys, const std::string& processor) {
   keys.require_absent("pad_size");
   known.read(keys, settings);
   apply_cropping(keys, processor, settings);
-  keys.refuse_unknown(has_no_effect);
+  const bool hears = keys.find("image_processor_type") && keys.find("feature_extractor_type");
+  keys.refuse_unknown([&](std::string_view key) { return has_no_effect(key) || (hears && is_of_sounds(key)); });
   return settings;
 }
 

@@ -6,12 +6,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/core/device_id.hpp"
 #include "runtime/core/dtype.hpp"
+#include "runtime/core/gradient_wire.hpp"
 #include "runtime/job/length_points.hpp"
 #include "runtime/job/lora_config.hpp"
 
@@ -230,10 +232,13 @@ struct SectionConfig {
                                         ///< until joining processes take them; 0: all
   bool elastic = false;                 ///< rank 0 starts and ends such processes depending on the consumers' waits
   std::int64_t tensor = 1;              ///< devices that share each layer of a replica (cut by heads, FFN, vocabulary)
-  std::int64_t context = 1;             ///< devices that share the rows of each micro-batch
+  std::int64_t context = 1;             ///< devices that share the rows of each micro-batch; the most of a replica
+  std::vector<std::int64_t> contexts;   ///< such devices by replica; empty: `context` in each
   std::int64_t pipeline = 1;            ///< device groups in a replica, with consecutive layers each
   std::int64_t chunks = 1;              ///< stages in each group: stage s is in group s mod `pipeline`
   bool zero = false;                    ///< optimizer state is sharded over the replicas
+  GradientWire gradient_wire = GradientWire::f32;  ///< format of gradients between the replicas
+  bool sends_bf16 = false;  ///< f32 outputs, and their gradients, travel in bf16
   bool random = false;                  ///< weights = "random": random values are intended, even in a frozen section
   std::int64_t micro_batch = 8;         ///< samples; with only micro_batch_tokens given: as many as fit
   std::int64_t micro_batch_tokens = 0;  ///< limit of tokens (patches in a vision section); 0: no limit
@@ -250,15 +255,21 @@ struct SectionConfig {
   double share = 1;                     ///< share of a CUDA device's multiprocessors, if sections share the device
   double speed = 1;                     ///< FLOP rate of the fastest replicas relative to other sections, in plans
                                         ///< without measured times
-  std::vector<double> replica_speeds;   ///< speeds by replica, relative to the fastest; empty: all are equal
+  std::vector<double> replica_speeds;   ///< speeds by replica with all its devices, relative to the fastest; empty: all
+                                        ///< are equal
   OptimizerConfig optimizer;
   LoraConfig lora;                      ///< adapters that are trained instead of the weights
   /// Returns the number of replicas with separate devices at the start.
   [[nodiscard]] std::int64_t placed() const { return least > 0 ? least : replicas; }
   /// Returns how many stages a replica has.
   [[nodiscard]] std::int64_t stages() const { return pipeline * chunks; }
-  /// Returns the number of devices of a replica: pipeline x context parts x tensor parts.
+  /// Returns how many devices the widest replica has: pipeline x context parts x tensor parts.
   [[nodiscard]] std::int64_t devices_of_replica() const { return tensor * context * pipeline; }
+  /// Returns how many devices all replicas need; replicas that share another's place need none.
+  [[nodiscard]] std::int64_t devices_of_all() const {
+    if (contexts.empty()) return placed() * devices_of_replica();
+    return tensor * pipeline * std::accumulate(contexts.begin(), contexts.end(), std::int64_t{0});
+  }
   /// Returns the speed of a replica relative to the fastest.
   [[nodiscard]] double replica_speed(std::size_t replica) const {
     return replica_speeds.empty() ? 1 : replica_speeds[replica];

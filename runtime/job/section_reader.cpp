@@ -56,13 +56,18 @@ void check_devices(const JobTable& section, const SectionConfig& config) {
   const std::string automatic =
       config.emulated() ? ", or a single \"emulated\" for a device per rank" : ", or none to place them automatically";
   const auto named = static_cast<std::int64_t>(config.devices.size());
-  const std::int64_t needed = config.placed() * config.devices_of_replica();
+  const std::int64_t needed = config.devices_of_all();
   if (named == 0 || named == needed) return;
   const std::string names = "names " + std::to_string(named) + (named == 1 ? " device" : " devices") + " for ";
   if (config.devices_of_replica() == 1) {
     const std::string key = config.least > 0 ? "replicas.least" : "replicas";
     section.fail_among({"devices", "replicas"},
                        names + setting(key, config.placed()) + "; name one per replica" + automatic);
+  }
+  if (!config.contexts.empty()) {
+    section.fail_among({"devices", "replicas"}, names + "replicas whose contexts, times pipeline x tensor, add up to " +
+                                                    std::to_string(needed) + "; name " + std::to_string(needed) +
+                                                    automatic);
   }
   section.fail_among({"devices", "tensor", "context", "pipeline", "replicas"},
                      names + "replicas x pipeline x context x tensor = " + std::to_string(needed) + "; name " +
@@ -142,14 +147,62 @@ void read_speed(const JobTable& section, SectionConfig& out) {
                                                   " for " + setting("replicas", out.replicas) +
                                                   "; name one per replica, or a number for all of them");
   }
+  if (!out.contexts.empty()) {  // costs are those on the widest replica, so that a narrower one is slower
+    speeds.resize(out.contexts.size(), speeds.front());
+    for (std::size_t replica = 0; replica < speeds.size(); ++replica) {
+      speeds[replica] *= static_cast<double>(out.contexts[replica]) / static_cast<double>(out.context);
+    }
+  }
   RelativeSpeeds relative = relative_speeds(std::move(speeds));
   out.speed = relative.fastest;
-  if (section.has("speed")) out.replica_speeds = std::move(relative.speeds);
+  if (section.has("speed") || !out.contexts.empty()) out.replica_speeds = std::move(relative.speeds);
 }
 
-/// Reads a number, or a table: replicas = {least = 1, most = 4}. Without either, the reference lists the keys of both.
+constexpr Range copies{.min = 1, .max = 16384};
+constexpr Range degree{.min = 1, .max = 1024};
+
+/// A table of a list: replicas = [{context = 4}, {count = 2, context = 1}].
+struct ReplicasAlike {
+  std::int64_t count = 1;
+  std::int64_t context = 1;
+};
+
+ReplicasAlike read_alike(const JobTable& table) {
+  ReplicasAlike alike;
+  alike.count = table.integer("count", alike.count, copies, {"replicas with this context"});
+  alike.context =
+      table.integer("context", alike.context, degree,
+                    {"their context, in place of the section's key; plans give long samples to wide replicas "
+                     "if that makes a step shorter",
+                     "devices"});
+  return alike;
+}
+
+/// Reads the list, whose replicas may differ in their context.
+void read_mix(const JobTable& section, SectionConfig& out) {
+  std::vector<std::int64_t> contexts;
+  for (const JobTable& table : section.tables("replicas")) {
+    const ReplicasAlike alike = read_alike(table);
+    contexts.insert(contexts.end(), static_cast<std::size_t>(alike.count), alike.context);
+  }
+  const auto count = static_cast<std::int64_t>(contexts.size());
+  if (count < copies.min || count > copies.max) {
+    section.fail("replicas", "lists " + std::to_string(count) + " replicas; expected from 1 to " +
+                                 std::to_string(copies.max) + ", such as [{context = 2}, {count = 2, context = 1}]");
+  }
+  if (section.has("context")) {
+    section.fail("context", "replicas lists the context of each replica; leave context out, or set replicas = " +
+                                std::to_string(count));
+  }
+  out.replicas = count;
+  out.context = std::ranges::max(contexts);
+  if (std::ranges::min(contexts) < out.context) out.contexts = std::move(contexts);
+}
+
+/// Reads a number, a table: replicas = {least = 1, most = 4}, or a list of tables. Without any, the reference lists the
+/// keys of all.
 void read_replicas(const JobTable& section, SectionConfig& out) {
-  constexpr Range copies{.min = 1, .max = 16384};
+  if (section.holds_list("replicas")) return read_mix(section, out);
   const bool may_move = section.holds_table("replicas");
   if (!may_move) {
     out.replicas =
@@ -171,7 +224,10 @@ void read_replicas(const JobTable& section, SectionConfig& out) {
       "elastic", Elastic::off, names,
       {"auto: rank 0 starts a process for the section if consumers wait for it in over 5% of the time, and ends one "
        "if these processes are idle in over 50%; off: processes join and leave by command"});
-  if (!may_move) return;
+  if (!may_move) {
+    (void)read_alike(bounds);  // absent: only the reference learns the keys
+    return;
+  }
   out.elastic = elastic == Elastic::automatic;
   if (most < least) bounds.fail("most", "must be at least least = " + std::to_string(least));
   out.replicas = most;
@@ -179,14 +235,14 @@ void read_replicas(const JobTable& section, SectionConfig& out) {
 }
 
 void read_layout(const JobTable& section, SectionConfig& out) {
-  constexpr Range degree{.min = 1, .max = 1024};
   read_replicas(section, out);
   out.tensor = section.integer(
       "tensor", out.tensor, degree,
       {"devices that share each layer of a replica: heads, feed-forward network and vocabulary are cut", "devices"});
-  out.context = section.integer(
-      "context", out.context, degree,
-      {"devices that share the rows of each micro-batch; samples are cut at the shares' ends", "devices"});
+  out.context = section.integer("context", out.context, degree,
+                                {"devices that share the rows of each micro-batch; samples are cut at the shares' "
+                                 "ends; a list in `replicas` sets it by replica",
+                                 "devices"});
   out.pipeline = section.integer("pipeline", out.pipeline, degree,
                                  {"stages of consecutive layers, on separate devices", "stages"});
   out.chunks =
@@ -294,6 +350,11 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
   const bool counted = section.has("replicas") || (out.emulated() && !out.devices[0].numbered);
   if (!counted) out.replicas = replicas_named(out.devices.size(), out.devices_of_replica(), out.replicas);
   out.precision = read_precision(section, out.precision);
+  constexpr std::array<std::string_view, 2> wires{"own", "bf16"};
+  out.sends_bf16 = section.choice("wire", std::string(wires[out.sends_bf16]), {wires.begin(), wires.end()},
+                                  {"the type of the tensors that the section sends to other sections and stages, and "
+                                   "of their gradients; own: the section's dtype; bf16: f32 tensors are rounded, for "
+                                   "half the bytes"}) == wires[1];
   read_weights(section, out);
   out.share =
       section.number("share", out.share, {.min = 0.0, .max = 1.0, .min_open = true},
@@ -310,6 +371,10 @@ SectionConfig read_section(const JobTable& section, std::string name, SectionCon
                                {"false: the section is frozen; gradients still pass through it to trained sections "
                                 "before it"});
     out.zero = section.flag("zero", out.zero, {"optimizer state is sharded over the replicas"});
+    out.gradient_wire = section.choice(
+        "gradient_wire", out.gradient_wire, gradient_wire_names,
+        {"the format of gradients between replicas: bf16 halves the bytes, e4m3 (parts in e4m3, sums in bf16) takes "
+         "3/8; the replicas' sums are rounded accordingly, and the record has wire_error"});
     out.optimizer = read_optimizer(section, out.optimizer);
     read_lora(section, out);
   }

@@ -77,6 +77,8 @@ void check_window(const JobTable& section, const DecoderConfig& config) {
                          "\" lacks sliding windows; leave window out or set family = \"mistral\"");
 }
 
+constexpr std::int64_t most_router_groups = 32;  // as operators take
+
 /// Returns the routers that a family's class has; config.json decides if there are several.
 std::vector<RouterKind> router_kinds(DecoderFamily family) {
   using enum DecoderFamily;
@@ -88,6 +90,43 @@ std::vector<RouterKind> router_kinds(DecoderFamily family) {
   return {RouterKind::softmax, RouterKind::chosen};
 }
 
+/// Returns whether the family's class multiplies the weights of experts by a number.
+bool scales_experts(DecoderFamily family) {
+  return family == DecoderFamily::lfm2_moe || counts_shared_experts(family);
+}
+
+/// Checks a decoder with experts.
+void check_router(const JobTable& section, const DecoderConfig& config) {
+  const ExpertConfig& experts = config.experts;
+  const RouteOptions& router = experts.router;
+  const std::string family = "family \"" + std::string(name_of(config.family)) + "\"";
+  if (router.scale != 1 && !scales_experts(config.family)) {
+    section.fail_among({"router_scale", "family"}, family + " does not scale its experts; leave router_scale out");
+  }
+  if (!counts_shared_experts(config.family) && (router.groups > 1 || section.has("router_top_groups"))) {
+    section.fail_among({"router_groups", "router_top_groups", "family"},
+                       family + " has no groups of experts; leave router_groups out or set family = \"glm4_moe\"");
+  }
+  if (experts.count % router.groups != 0) {
+    std::int64_t nearest = router.groups;
+    while (experts.count % nearest != 0) --nearest;
+    section.fail_among({"router_groups", "experts"}, setting("router_groups", router.groups) + " does not divide " +
+                                                         setting("experts", experts.count) +
+                                                         "; nearest that does: " + std::to_string(nearest));
+  }
+  if (router.top_groups > router.groups) {
+    section.fail_among(
+        {"router_top_groups", "router_groups"},
+        setting("router_top_groups", router.top_groups) + " is above " + setting("router_groups", router.groups));
+  }
+  const std::int64_t open = experts.count / router.groups * router.top_groups;
+  if (experts.per_token > open) {
+    section.fail_among({"router_top_groups", "experts_per_token"},
+                       setting("experts_per_token", experts.per_token) + " is above the " + std::to_string(open) +
+                           " experts of " + setting("router_top_groups", router.top_groups) + " groups");
+  }
+}
+
 void check_experts(const JobTable& section, const DecoderConfig& config) {
   const ExpertConfig& experts = config.experts;
   const std::string family = "family \"" + std::string(name_of(config.family)) + "\"";
@@ -96,8 +135,9 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
                        experts.count > 0 ? family + " lacks experts; leave experts out or set family = \"qwen3_moe\""
                                          : family + " has experts; set experts, for example to 8");
   }
-  for (const char* key : {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers", "balance",
-                          "balance_weight", "bias_rate", "z_weight"}) {
+  for (const char* key :
+       {"experts_per_token", "expert_ffn", "shared_ffn", "router", "dense_layers", "balance", "balance_weight",
+        "bias_rate", "z_weight", "router_scale", "router_groups", "router_top_groups"}) {
     if (experts.count == 0 && section.has(key)) section.fail(key, "is without effect: the decoder lacks experts");
   }
   if (experts.count == 0) return;
@@ -134,6 +174,25 @@ void check_experts(const JobTable& section, const DecoderConfig& config) {
     section.fail_among({"shared_ffn", "expert_ffn"}, setting("shared_ffn", experts.shared_ffn) +
                                                          " is not a multiple of " + setting("expert_ffn", experts.ffn));
   }
+  check_router(section, config);
+}
+
+/// Reads how a token chooses and weighs its experts.
+void read_router(const JobTable& section, RouteOptions& router) {
+  router.kind = section.choice("router", router.kind, router_kind_names,
+                               {"how a token weighs its experts: by the softmax over all experts, or over the "
+                                "chosen ones (mixtral, qwen3_5_moe_text, gpt_oss; qwen2_moe and qwen3_moe have "
+                                "either); lfm2_moe, glm4_moe, dots1, deepseek_v3: by "
+                                "sigmoids"});
+  router.scale =
+      section.number("router_scale", router.scale, positive,
+                     {"factor of the experts' weights (lfm2_moe, glm4_moe, dots1, deepseek_v2, deepseek_v3)"});
+  router.groups = section.integer("router_groups", router.groups, {.min = 1, .max = most_router_groups},
+                                  {"groups of experts that follow one another (glm4_moe, dots1, deepseek_v2, "
+                                   "deepseek_v3), a divisor of experts; 1: a token may choose any",
+                                   "groups"});
+  router.top_groups = section.integer("router_top_groups", router.top_groups, {.min = 1, .max = most_router_groups},
+                                      {"best groups, whose experts a token may choose", "groups"});
 }
 
 /// Reads how a trained section keeps its experts' loads equal.
@@ -169,11 +228,7 @@ void read_experts(const JobTable& section, DecoderConfig& out) {
       "dense_layers", std::ssize(experts.dense_layers), {.min = 0, .max = most_layers},
       {"first layers with a dense network (qwen2_moe, qwen3_moe, lfm2_moe, glm4_moe, dots1, deepseek_v2, deepseek_v3)",
        "layers"});
-  experts.router.kind = section.choice("router", experts.router.kind, router_kind_names,
-                                       {"how a token weighs its experts: by the softmax over all experts, or over the "
-                                        "chosen ones (mixtral, qwen3_5_moe_text, gpt_oss; qwen2_moe and qwen3_moe have "
-                                        "either); lfm2_moe, glm4_moe, dots1, deepseek_v3: by "
-                                        "sigmoids"});
+  read_router(section, experts.router);
   read_balance(section, experts);
   experts.z_weight = section.number("z_weight", experts.z_weight, {.min = 0.0},
                                     {"weight of a loss that keeps the router's scores small; 0: none"});

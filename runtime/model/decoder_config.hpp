@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/core/delta_shape.hpp"
+#include "runtime/core/dtype.hpp"
 #include "runtime/job/job_table.hpp"
 #include "runtime/model/expert_config.hpp"
 
@@ -95,6 +96,21 @@ struct LatentConfig {
   bool operator==(const LatentConfig&) const = default;
 };
 
+/// How a decoder reads rows of a memory, which another section looks up. Not a part of the model's config.json.
+struct MemoryConfig {
+  std::int64_t columns = 0;      ///< columns that the memory has for a token; 0: the decoder reads no memory
+  std::int64_t orders = 0;       ///< rows between the terms of its filter
+  std::int64_t layer = 0;        ///< layer that reads it before its mixer
+  DType precision = DType::f32;  ///< dtype of the rows
+  [[nodiscard]] bool given() const { return columns > 0; }
+  [[nodiscard]] bool read_at(std::int64_t index) const { return given() && index == layer; }
+  bool operator==(const MemoryConfig&) const = default;
+};
+/// Weights that read a memory have names with this prefix, and in a model's folder a file of their own: other programs
+/// load the folder as a decoder without a memory.
+inline constexpr std::string_view memory_prefix = "memory.";
+inline constexpr std::string_view memory_file = "memory.safetensors";
+
 enum class MixerKind : std::uint8_t {
   attention,
   convolution,  ///< gates before and after a filter over a channel's last rows (LFM2)
@@ -168,8 +184,9 @@ struct DecoderConfig {
   bool conv_bias = false;       ///< biases of a convolution's filter and of the products before and after it
   bool lfm2_names = false;      ///< norms and projections are stored under LFM2's names rather than Llama's
   ExpertConfig experts;
-  DeltaShape delta;              ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
-  LatentConfig latent;           ///< latents in all layers; sizes of 0 follow from head_size (resolved())
+  DeltaShape delta;     ///< heads of a gated delta rule; sizes of 0: as attention's (resolved())
+  LatentConfig latent;  ///< latents in all layers; sizes of 0 follow from head_size (resolved())
+  MemoryConfig memory;
   bool attention_sinks = false;  ///< each head's softmax has a trained term in its denominator
   bool output_gate = false;  ///< attention's result is times sigmoid(gate), which q_proj computes next to the queries
 

@@ -12,6 +12,7 @@
 #include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_keys.hpp"
 #include "runtime/model/text_part.hpp"
+#include "runtime/model/vision_part.hpp"
 
 namespace maestro {
 
@@ -51,6 +52,7 @@ Result<std::set<std::string>> tensor_names(const fs::path& folder) {
 std::string loader_of(const HfConfigText& config, const std::set<std::string>& tensors) {
   const auto type = hf_model_type(config.text, config.file);
   if (type && *type == "siglip_vision_model") return "SiglipVisionModel";
+  if (type && has_sound_part(*type)) return "AutoModelForMultimodalLM";
   if (type && has_text_part(*type)) return "AutoModelForImageTextToText";
   const auto decoder = parse_hf_config(config.text, config.file);
   const auto holds = [&](std::string_view end) {

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* own_encoder = "maestro_vision";
 constexpr const char* own_projector = "maestro_projector";
 
-constexpr std::array<std::string_view, 4> position_names{"learned", "2d", "interpolated", "none"};
+constexpr std::array<std::string_view, 5> position_names{"learned", "2d", "interpolated", "none", "sinusoids"};
 constexpr std::array<std::string_view, 3> norm_names{"none", "before_join", "after_join"};
 
 /// Returns the value whose name a key holds; the first if it is absent.
@@ -57,8 +57,11 @@ constexpr OwnMember<bool> own_flags[] = {{"class_row", &VisionConfig::class_row}
                                          {"gated", &VisionConfig::gated},
                                          {"fused_qkv", &VisionConfig::fused_qkv},
                                          {"head_norms", &VisionConfig::head_norms},
-                                         {"qkv_bias", &VisionConfig::qkv_bias}};
-constexpr OwnMember<std::int64_t> own_sizes[] = {{"times", &VisionConfig::times}, {"window", &VisionConfig::window}};
+                                         {"qkv_bias", &VisionConfig::qkv_bias},
+                                         {"key_bias", &VisionConfig::key_bias},
+                                         {"fixed_positions", &VisionConfig::fixed_positions}};
+constexpr OwnMember<std::int64_t> own_sizes[] = {
+    {"times", &VisionConfig::times}, {"window", &VisionConfig::window}, {"mels", &VisionConfig::mels}};
 constexpr OwnMember<double> own_numbers[] = {{"rope_theta", &VisionConfig::rope_theta},
                                              {"branch_scale", &VisionConfig::branch_scale}};
 constexpr OwnMember<std::vector<std::int64_t>> own_layers[] = {{"full_layers", &VisionConfig::full_layers},
@@ -139,6 +142,8 @@ ProjectorConfig projector_of(const HfKeys& keys) {
   config.taps = keys.size("taps", 0, 0, most_taps);
   config.pool = keys.size("pool", 1, 1, 1 << 16);
   config.transposed = keys.flag("transposed", false);
+  config.drops_rest = keys.flag("drops_rest", false);
+  config.sounds = keys.flag("sounds", false);
   keys.refuse_unknown([](std::string_view key) {
     return ignored_hf_key(key) || key == "vision_config" || key == "text_config" || key == "tie_word_embeddings";
   });
@@ -160,29 +165,35 @@ std::string_view name_of(PatchPositions positions) {
   return position_names[static_cast<std::size_t>(positions)];
 }
 
-Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where) {
+Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where, Modality modality) {
   const auto type = hf_model_type(text, where);
   if (!type || !has_vision_part(*type)) return parse_hf_keys(text, where, vision_of);
-  const auto part = parse_vision_part(text, where);
+  const auto part = parse_vision_part(text, where, modality);
   return part ? Result<VisionConfig>(part->encoder) : part.error();
 }
 
-Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where) {
+Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where, Modality modality) {
   const auto type = hf_model_type(text, where);
   if (!type || !has_vision_part(*type) || (*type == "llava" && is_own_llava(text, where)))
     return parse_hf_keys(text, where, projector_of);
-  const auto part = parse_vision_part(text, where);
+  const auto part = parse_vision_part(text, where, modality);
   return part ? Result<ProjectorConfig>(part->projector) : part.error();
 }
 
-Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path) {
+Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path, Modality modality) {
   const auto found = read_hf_config_text(path);
-  return found ? parse_hf_vision_config(found->text, found->file) : found.error();
+  return found ? parse_hf_vision_config(found->text, found->file, modality) : found.error();
 }
 
-Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path) {
+Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path, Modality modality) {
   const auto found = read_hf_config_text(path);
-  return found ? parse_hf_projector_config(found->text, found->file) : found.error();
+  return found ? parse_hf_projector_config(found->text, found->file, modality) : found.error();
+}
+
+Modality modality_of_config(std::string_view text) {
+  const auto sounds = parse_hf_keys(text, "the section's config.json",
+                                    [](const HfKeys& keys) { return keys.find("mels") || keys.flag("sounds", false); });
+  return sounds && *sounds ? Modality::sound : Modality::image;
 }
 
 std::string hf_vision_config_text(const VisionConfig& config) {
@@ -239,6 +250,8 @@ std::string hf_projector_config_text(const ProjectorConfig& config) {
   if (config.taps != usual.taps) out["taps"] = config.taps;
   if (config.pool != usual.pool) out["pool"] = config.pool;
   if (config.transposed) out["transposed"] = true;
+  if (config.drops_rest) out["drops_rest"] = true;
+  if (config.sounds) out["sounds"] = true;
   out["vision_config"] = {{"hidden_size", config.vision_width}};
   out["text_config"] = {{"hidden_size", config.width}};
   return out.dump(2) + "\n";

@@ -6,9 +6,9 @@
 //   hidden_act.
 // maestro_vision: the same keys for all other encoders, so that no other program mistakes them for a SigLIP:
 //   position_tables = "2d" with max_grid; or max_patches instead of image_size, with table_columns if the table has a
-//   fixed number of columns; "interpolated", or "none"; class_row, pre_norm, last_norm, patch_bias, layers_run,
-//   whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps, head_norms, qkv_bias,
-//   branch_scale. Positions are also read from siglip_vision_model, as earlier versions wrote it.
+//   fixed number of columns; "interpolated", "none", or "sinusoids"; class_row, pre_norm, last_norm, patch_bias,
+//   layers_run, whole_tiles, rms_norm, gated, fused_qkv, rope_theta, times, window, full_layers, taps, head_norms,
+//   qkv_bias, branch_scale. Positions are also read from siglip_vision_model, as earlier versions wrote it.
 // maestro_projector: a separate projector, with the keys of a llava, and join, products, tile_rows, newline, hidden,
 //   norm, rms_norm, norm_epsilon, norm_offset, taps, pool, transposed. Earlier versions wrote it as a llava with a
 //   vision_config that lacks model_type.
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/core/gelu_kind.hpp"
+#include "runtime/core/modality.hpp"
 #include "runtime/core/result.hpp"
 
 namespace maestro {
@@ -34,7 +35,8 @@ enum class PatchPositions : std::uint8_t {
   learned,       ///< a table with an entry per position, as in SigLIP (Zhai et al. 2023)
   grid,          ///< "2d": the sum of a row table and a column table, as in NaViT (Dehghani et al. 2023, section 2.1)
   interpolated,  ///< a table stretched over each image: bilinear, with its corners at the image's corners
-  none           ///< no table
+  none,          ///< no table
+  sinusoids      ///< a table of sines and cosines that is computed (Vaswani et al. 2017, section 3.5)
 };
 
 /// Shape of a vision transformer: norm before each branch, biases, attention within each tile.
@@ -70,6 +72,11 @@ struct VisionConfig {
   bool head_norms = false;                  ///< RMS norms of all query columns and of all key columns
   bool qkv_bias = true;                     ///< biases of query, key and value
   double branch_scale = 0;                  ///< initial factor of every column in a branch (LayerScale); 0: no factors
+  bool key_bias = true;                     ///< with qkv_bias: of keys, too
+  bool fixed_positions = false;             ///< the learned table is not trained
+  /// Mel bands, for sounds: a row holds the frames that two convolutions read (Whisper, Radford et al. 2022). 0:
+  /// images.
+  std::int64_t mels = 0;
 
   /// Returns the number of layers that are computed.
   [[nodiscard]] std::int64_t run_layers() const { return layers_run > 0 ? layers_run : layers; }
@@ -103,7 +110,9 @@ struct ProjectorConfig {
   double norm_offset = 0;   ///< addend to the weights of an RMS norm
   std::int64_t taps = 0;    ///< projectors with a norm after_join of their own, for the features after some layers
   std::int64_t pool = 1;    ///< consecutive features whose mean is one feature: patches of a block
+  bool drops_rest = false;  ///< features at the end of a tile that do not fill a block of `pool` are dropped
   bool transposed = false;  ///< a single product's matrix is stored as (vision_width, width)
+  bool sounds = false;      ///< the features are of sounds
 
   bool operator==(const ProjectorConfig&) const = default;
 };
@@ -115,11 +124,19 @@ struct ProjectorConfig {
 
 /// Parses a config.json, also of a vision-language model (vision_part.hpp). Errors (invalid_argument) as
 /// parse_hf_config. Absent keys take the defaults of transformers.
-[[nodiscard]] Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where);
-[[nodiscard]] Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where);
+/// `modality` chooses an encoder of a model that has two (VP-3); other files have one.
+[[nodiscard]] Result<VisionConfig> parse_hf_vision_config(std::string_view text, std::string_view where,
+                                                          Modality modality = Modality::image);
+[[nodiscard]] Result<ProjectorConfig> parse_hf_projector_config(std::string_view text, std::string_view where,
+                                                                Modality modality = Modality::image);
 /// Parses a file, or a folder's config.json.
-[[nodiscard]] Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path);
-[[nodiscard]] Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path);
+[[nodiscard]] Result<VisionConfig> read_hf_vision_config(const std::filesystem::path& path,
+                                                         Modality modality = Modality::image);
+[[nodiscard]] Result<ProjectorConfig> read_hf_projector_config(const std::filesystem::path& path,
+                                                               Modality modality = Modality::image);
+
+/// Returns the kind of input by the config.json of an encoder or a projector, as the functions below write it.
+[[nodiscard]] Modality modality_of_config(std::string_view text);
 
 /// Returns pretty-printed JSON that the parsers above read back as the same model. If the encoder is a SigLIP's whose
 /// table is for square images, transformers loads it as a SiglipVisionModel without its pooling head; it refuses all

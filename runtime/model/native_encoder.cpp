@@ -15,7 +15,8 @@ constexpr std::int64_t most_blocks = 1 << 8;
 
 /// Keys without an effect on still images.
 bool has_no_effect(std::string_view key) {
-  return ignored_hf_key(key) || key == "initializer_range" || key == "tokens_per_second" || key == "spatial_patch_size";
+  return ignored_hf_key(key) || key == "initializer_range" || key == "tokens_per_second" ||
+         key == "spatial_patch_size" || key == "init_std";
 }
 
 void check_type(const HfKeys& keys, const NativeEncoder& defaults) {
@@ -90,7 +91,8 @@ void read_native_encoder(const HfKeys& keys, const NativeEncoder& defaults, std:
   check_type(keys, defaults);
   check_channels(keys);
   VisionConfig& config = part.encoder;
-  config.stored = config.fused_qkv = true;
+  config.stored = true;
+  config.fused_qkv = !defaults.separate_qkv;
   config.last_norm = false;
   config.gated = defaults.gated;
   config.rms_norm = defaults.rms_norm;

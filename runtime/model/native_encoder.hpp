@@ -30,6 +30,7 @@ struct NativeEncoder {
   std::int64_t window = 0;                    ///< side of windows, pixels; 0: none
   std::array<std::int64_t, 4> full_layers{};  ///< with windows
   bool taps = false;                          ///< three layers' results go to the decoder, too
+  bool separate_qkv = false;                  ///< query, key and value are stored separately
 };
 
 inline constexpr NativeEncoder native_encoders[] = {
@@ -52,6 +53,15 @@ inline constexpr NativeEncoder native_encoders[] = {
      .patch_bias = true,
      .table = 2304,
      .taps = true},
+    {.type = "qwen2_5_omni_vision_encoder",
+     .old_type = "qwen2_5_omni_vision_encoder",
+     .width = 3584,
+     .ffn = 3420,
+     .gated = true,
+     .rms_norm = true,
+     .window = 112,
+     .full_layers = {7, 15, 23, 31},
+     .separate_qkv = true},
 };
 
 /// Reads encoder and projector from vision_config, which may be absent. Throws JobError for an unsupported value, an

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "runtime/model/hf_keys.hpp"
+#include "runtime/model/thinker.hpp"
 
 namespace maestro {
 
@@ -45,6 +46,18 @@ constexpr Prefix of_gemma3[] = {
 constexpr Prefix of_paligemma[] = {
     {"multi_modal_projector.linear.", projector, "connector.modality_projection.proj."},
     {"model.multi_modal_projector.linear.", projector, "connector.modality_projection.proj."}};
+// The norm before the projector is a part of the encoder there.
+constexpr Prefix of_qwen2_audio[] = {
+    {"audio_tower.layer_norm.", projector, "connector.norm."},
+    {"audio_tower.", vision, "vision_model."},
+    {"multi_modal_projector.linear.", projector, "connector.modality_projection.proj."},
+    {"model.audio_tower.layer_norm.", projector, "connector.norm."},
+    {"model.audio_tower.", vision, "vision_model."},
+    {"model.multi_modal_projector.linear.", projector, "connector.modality_projection.proj."}};
+constexpr Prefix of_voxtral[] = {{"audio_tower.layer_norm.", vision, "vision_model.post_layernorm."},
+                                 {"audio_tower.", vision, "vision_model."},
+                                 {"model.audio_tower.layer_norm.", vision, "vision_model.post_layernorm."},
+                                 {"model.audio_tower.", vision, "vision_model."}};
 constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
                               {"model.visual.merger.", projector, "multi_modal_projector."},
                               {"model.visual.deepstack_merger_list.", projector, "multi_modal_projector.taps."},
@@ -55,6 +68,15 @@ constexpr Prefix of_qwen[] = {{"model.language_model.", text, "model."},
                               {"lm_head.", text, "lm_head."},
                               {"model.", text, "model."}};
 constexpr Prefix of_qwen3_5[] = {{"mtp.", ModelPart::other, "mtp."}};
+constexpr Prefix of_thinker[] = {
+    {"audio_tower.ln_post.", ModelPart::audio_projector, "connector.norm."},
+    {"audio_tower.proj.", ModelPart::audio_projector, "connector.modality_projection.proj."},
+    {"audio_tower.audio_bos_eos_token.", ModelPart::other, "audio_tower.audio_bos_eos_token."},
+    {"audio_tower.", ModelPart::audio, "vision_model."},
+    {"model.audio_tower.ln_post.", ModelPart::audio_projector, "connector.norm."},
+    {"model.audio_tower.proj.", ModelPart::audio_projector, "connector.modality_projection.proj."},
+    {"model.audio_tower.audio_bos_eos_token.", ModelPart::other, "audio_tower.audio_bos_eos_token."},
+    {"model.audio_tower.", ModelPart::audio, "vision_model."}};
 constexpr Prefix of_idefics[] = {{"model.text_model.", text, "model."},
                                  {"model.vision_model.", vision, "vision_model."},
                                  {"model.connector.", projector, "connector."},
@@ -73,6 +95,9 @@ constexpr Piece pieces_of_qwen[] = {{"patch_embed.proj.", "embeddings.patch_embe
                                     {"norm1.", "layer_norm1."},
                                     {"norm2.", "layer_norm2."},
                                     {"attn.qkv.", "self_attn.qkv_proj."},
+                                    {"attn.q.", "self_attn.q_proj."},
+                                    {"attn.k.", "self_attn.k_proj."},
+                                    {"attn.v.", "self_attn.v_proj."},
                                     {"attn.proj.", "self_attn.out_proj."},
                                     {"mlp.linear_fc", "mlp.fc"},
                                     {"ln_q.", "norm."},
@@ -92,7 +117,16 @@ constexpr Piece of_internvl[] = {{"embeddings.cls_token", "embeddings.class_embe
                                  {"layernorm.", "post_layernorm."},
                                  {"layer_norm.", "norm."}};
 
-/// A vision-language model of transformers.
+constexpr Piece pieces_of_whisper[] = {{"conv1.", "embeddings.conv1."},
+                                       {"conv2.", "embeddings.conv2."},
+                                       {"embed_positions.", "embeddings.position_embedding."},
+                                       {"layers.", "encoder.layers."},
+                                       {"self_attn_layer_norm.", "layer_norm1."},
+                                       {"final_layer_norm.", "layer_norm2."},
+                                       {"fc1.", "mlp.fc1."},
+                                       {"fc2.", "mlp.fc2."}};
+
+/// A model of transformers for text and images, or text and sounds.
 struct Whole {
   std::string_view type;
   std::string_view text_type;  ///< class of text_config
@@ -103,8 +137,9 @@ struct Whole {
   bool ties_by_text = false;  ///< text_config's tie_word_embeddings counts, too
   bool flat = false;          ///< old files have text_config's keys at the root
   std::span<const Piece> pieces = {};
-  std::array<std::int64_t, 3> sections{};  ///< default of mrope_section; zeros: positions have one axis
-  bool interleaved = false;                ///< pairs of different axes alternate
+  std::array<std::int64_t, 3> sections{};    ///< default of mrope_section; zeros: positions have one axis
+  bool interleaved = false;                  ///< pairs of different axes alternate
+  std::span<const Piece> sound_pieces = {};  ///< pieces of names in ModelPart::audio
 };
 constexpr Whole wholes[] = {
     {.type = "llava", .text_type = "llama", .names = of_llava, .ties_by_text = true},
@@ -122,6 +157,16 @@ constexpr Whole wholes[] = {
      .first_names = of_paligemma,
      .mask = ImageMask::prefix,
      .tied = true},
+    {.type = "qwen2_audio",
+     .text_type = "qwen2",
+     .names = of_llava,
+     .first_names = of_qwen2_audio,
+     .pieces = pieces_of_whisper},
+    {.type = "voxtral",
+     .text_type = "llama",
+     .names = of_llava,
+     .first_names = of_voxtral,
+     .pieces = pieces_of_whisper},
     {.type = "qwen2_vl",
      .text_type = "qwen2_vl_text",
      .names = of_qwen,
@@ -151,6 +196,13 @@ constexpr Whole wholes[] = {
      .names = of_qwen,
      .first_names = of_qwen3_5,
      .pieces = pieces_of_qwen},
+    {.type = thinker_type,
+     .text_type = "qwen2_5_omni_text",
+     .names = of_qwen,
+     .first_names = of_thinker,
+     .pieces = pieces_of_qwen,
+     .sections = {16, 24, 24},
+     .sound_pieces = pieces_of_whisper},
     {.type = "smolvlm", .text_type = "llama", .names = of_idefics},
     {.type = "idefics3", .text_type = "llama", .names = of_idefics}};
 
@@ -170,6 +222,7 @@ constexpr TextClass classes[] = {
     {"qwen2_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},  // in files of old versions
     {"qwen2_5_vl_text", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
     {"qwen2_5_vl", "qwen2", 152064, 8192, 29568, 80, 64, 8, 32768, 1e-5, 1e6},
+    {"qwen2_5_omni_text", "qwen2", 152064, 3584, 18944, 28, 28, 4, 32768, 1e-6, 1e6},
     {"qwen3_vl_text", "qwen3", 151936, 4096, 22016, 32, 32, 32, 128000, 1e-6, 5e5},
     {"qwen3_5_text", "qwen3_5_text", 248320, 4096, 12288, 32, 16, 4, 32768, 1e-6, 1e4},
     {"qwen3_5_moe_text", "qwen3_5_moe_text", 248320, 2048, 0, 40, 16, 2, 32768, 1e-6, 1e4},
@@ -180,6 +233,7 @@ constexpr TextClass classes[] = {
 /// Returns whether a key at the root concerns only images, sound or their places in a text.
 bool is_of_other_parts(std::string_view key) {
   static const std::set<std::string_view> names = {"audio_config",
+                                                   "audio_token_index",
                                                    "boi_token_index",
                                                    "boa_token_index",
                                                    "downsample_ratio",
@@ -206,12 +260,15 @@ bool is_of_other_parts(std::string_view key) {
                                                    "vocab_size",
                                                    "initializer_range",
                                                    "perceiver_config",
-                                                   "image_processor"};
+                                                   "image_processor",
+                                                   "position_id_per_seconds",
+                                                   "seconds_per_chunk",
+                                                   "init_std"};
   return names.contains(key);
 }
 
 const Whole* whole_of(std::string_view type) {
-  const auto found = std::ranges::find(wholes, type, &Whole::type);
+  const auto found = std::ranges::find(wholes, without_speech(type), &Whole::type);
   return found == std::ranges::end(wholes) ? nullptr : found;
 }
 
@@ -244,8 +301,9 @@ void make_rotary_plain(json& text) {
   }
 }
 
-RotaryAxes axes_of(const HfKeys& root, const Whole& whole) {
+RotaryAxes axes_of(const HfKeys& file, const Whole& whole) {
   if (whole.sections[0] == 0) return {};
+  const HfKeys root = without_speech(file);
   const bool inside = root.find("text_config").json().is_object();
   const HfKeys text = inside ? root.inside("text_config") : root;
   RotaryAxes axes{{whole.sections.begin(), whole.sections.end()}, whole.interleaved};
@@ -288,7 +346,8 @@ bool is_tied(const HfKeys& root, const HfKeys& text, const Whole& whole) {
   return tied || (whole.ties_by_text && text.flag("tie_word_embeddings", false));
 }
 
-std::string text_config_of(const HfKeys& root, const Whole& whole) {
+std::string text_config_of(const HfKeys& file, const Whole& whole) {
+  const HfKeys root = without_speech(file);
   const bool inside = root.find("text_config").json().is_object();
   if (!inside && !whole.flat) root.find("text_config").expected("the language model's settings");
   const HfKeys text = inside ? root.inside("text_config") : root;
@@ -317,6 +376,7 @@ std::string text_config_of(const HfKeys& root, const Whole& whole) {
   if (whole.names.data() == of_idefics) {  // without an effect: keys of the model that Idefics2 was
     for (const char* key : {"neftune_noise_alpha", "pixel_shuffle_factor", "perceiver_config"}) out.erase(key);
   }
+  if (whole.type == thinker_type) out.erase("init_std");  // without an effect
   make_rotary_plain(out);
   fill_defaults(out, of);
   return out.dump(2) + "\n";
@@ -365,13 +425,20 @@ Result<RotaryAxes> rotary_axes(std::string_view text, std::string_view where) {
 std::optional<PartName> part_name(std::string_view model_type, std::string_view stored) {
   const Whole* whole = whole_of(model_type);
   if (whole == nullptr) return std::nullopt;
+  if (model_type == omni_type) {
+    if (is_of_speech(stored)) return PartName{ModelPart::other, std::string(stored)};
+    const std::optional<std::string_view> own = name_in_thinker(stored);
+    return own ? part_name(thinker_type, *own) : std::nullopt;
+  }
   for (const std::span<const Prefix> names : {whole->first_names, whole->names}) {
     const auto prefix =
         std::ranges::find_if(names, [&](const Prefix& each) { return stored.starts_with(each.stored); });
     if (prefix == names.end()) continue;
     PartName found{prefix->part, std::string(prefix->own)};
     const std::string_view rest = stored.substr(prefix->stored.size());
-    append_renamed(rest, prefix->part == text ? std::span<const Piece>() : whole->pieces, found);
+    const bool plain = prefix->part == text || prefix->part == ModelPart::other;
+    const std::span<const Piece> pieces = prefix->part == ModelPart::audio ? whole->sound_pieces : whole->pieces;
+    append_renamed(rest, plain ? std::span<const Piece>() : pieces, found);
     return found;
   }
   return std::nullopt;

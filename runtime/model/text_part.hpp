@@ -44,7 +44,10 @@ enum class ModelPart : std::uint8_t {
   language_model,
   vision,
   projector,
-  other  ///< layers that this program does not read: Qwen3.5's for further tokens, which transformers passes over too
+  audio,            ///< the encoder of sounds, in a model that also reads images
+  audio_projector,  ///< projector of `audio`
+  other  ///< not read here: Qwen3.5's layers for further tokens, which transformers passes over too; Qwen2.5-Omni's
+         ///< speech
 };
 
 /// A tensor's part, and its name there.

@@ -9,7 +9,9 @@
 #include "runtime/model/encoder_class.hpp"
 #include "runtime/model/hf_keys.hpp"
 #include "runtime/model/native_encoder.hpp"
+#include "runtime/model/sound_encoder.hpp"
 #include "runtime/model/text_part.hpp"
+#include "runtime/model/thinker.hpp"
 
 namespace maestro {
 
@@ -38,6 +40,9 @@ struct Family {
   EncoderClass encoder;                   ///< class of a vision_config without model_type
   EncoderClass absent;                    ///< defaults if vision_config is absent
   const NativeEncoder* native = nullptr;  ///< class of an encoder for images of any size; null: `encoder` counts
+  const SoundEncoder* sound = nullptr;    ///< class of an encoder for sounds, in audio_config; null: for images
+  std::string_view sound_token{};         ///< key, if the model reads images, too
+  std::int64_t sound_token_id = 0;
 };
 
 constexpr EncoderClass with_sizes(EncoderClass of, std::int64_t layers, std::int64_t width, std::int64_t ffn,
@@ -107,10 +112,31 @@ constexpr Family families[] = {{.type = "llava",
                                 .image_token = "image_token_id",
                                 .image_token_id = 151667,
                                 .encoder = internvl_class,
-                                .absent = internvl_class}};
+                                .absent = internvl_class},
+                               {.type = "qwen2_audio",
+                                .image_token = "audio_token_index",
+                                .image_token_id = 151646,
+                                .encoder = {},
+                                .absent = {},
+                                .sound = &qwen2_audio_encoder},
+                               {.type = "voxtral",
+                                .image_token = "audio_token_id",
+                                .image_token_id = 24,
+                                .encoder = {},
+                                .absent = {},
+                                .sound = &voxtral_encoder},
+                               {.type = thinker_type,
+                                .image_token = "image_token_index",
+                                .image_token_id = 151655,
+                                .encoder = {},
+                                .absent = {},
+                                .native = &native_encoders[3],
+                                .sound = &omni_encoder,
+                                .sound_token = "audio_token_index",
+                                .sound_token_id = 151646}};
 
 const Family* family_of_type(std::string_view type) {
-  const auto found = std::ranges::find(families, type, &Family::type);
+  const auto found = std::ranges::find(families, without_speech(type), &Family::type);
   return found == std::ranges::end(families) ? nullptr : found;
 }
 
@@ -267,6 +293,7 @@ void refuse_unknown_root(const HfKeys& root, const Family& family) {
     constexpr std::array<std::string_view, 7> always{"text_config",      "tie_word_embeddings", "vocab_size",
                                                      "image_seq_length", "ignore_index",        "video_token_index",
                                                      "initializer_range"};
+    constexpr std::array<std::string_view, 3> of_both{"position_id_per_seconds", "seconds_per_chunk", "init_std"};
     constexpr std::array<std::string_view, 4> of_joined{"image_seq_len", "perceiver_config", "image_processor",
                                                         "hidden_size"};
     constexpr std::array<std::string_view, 2> of_pooled{"boi_token_index", "eoi_token_index"};  // the tokenizer's count
@@ -276,24 +303,60 @@ void refuse_unknown_root(const HfKeys& root, const Family& family) {
     return repeated || of_text || ignored_hf_key(key) || is_in(always) ||
            (family.connector == Connector::joined && is_in(of_joined)) ||
            (family.connector == Connector::pooled && is_in(of_pooled)) ||
-           (family.connector == Connector::linear && key == "hidden_size");
+           (family.connector == Connector::linear && key == "hidden_size") ||
+           (!family.sound_token.empty() && is_in(of_both));
   };
   root.refuse_unknown(without_effect);
 }
 
-VisionPart part_of(const HfKeys& root, std::int64_t text_width) {
+/// Returns the other name of a token's key in transformers.
+std::string other_token_key(std::string_view key) {
+  constexpr std::string_view index = "_index", id = "_id";
+  if (key.ends_with(index)) return std::string(key.substr(0, key.size() - index.size())).append(id);
+  return std::string(key.substr(0, key.size() - id.size())).append(index);
+}
+
+/// Returns a part's object, which may be absent.
+HfKeys config_of_part(const HfKeys& root, std::string_view key) {
+  if (const JsonValue stated = root.find(key); stated && !stated.json().is_object()) stated.expected("an object");
+  return root.inside(key);
+}
+
+/// Returns the id of a token, also under its other name.
+std::int64_t token_in(const HfKeys& root, std::string_view key, std::int64_t absent) {
+  const JsonValue token = root.find(key) ? root.find(key) : root.find(other_token_key(key));
+  return token.whole_number(0, HfKeys::most_size, absent);
+}
+
+/// Reads both parts of a model with two encoders (VP-3).
+VisionPart one_of_two(const HfKeys& root, const Family& family, std::int64_t text_width, Modality modality) {
+  VisionPart images, sounds;
+  images.image_token = token_in(root, family.image_token, family.image_token_id);
+  sounds.image_token = token_in(root, family.sound_token, family.sound_token_id);
+  if (images.image_token == sounds.image_token) {
+    root.fail(family.sound_token, std::to_string(sounds.image_token) + " is also the token of images");
+  }
+  read_native_encoder(config_of_part(root, "vision_config"), *family.native, text_width, images);
+  read_sound_encoder(config_of_part(root, "audio_config"), *family.sound, text_width, sounds);
+  refuse_unknown_root(root, family);
+  return modality == Modality::image ? images : sounds;
+}
+
+VisionPart part_of(const HfKeys& file, std::int64_t text_width, Modality modality) {
+  const HfKeys root = without_speech(file);
   const Family& family = *family_of_type(root.find("model_type").text());
   root.require_absent("quantization_config");
+  if (!family.sound_token.empty()) return one_of_two(root, family, text_width, modality);
   VisionPart part;
-  // The token's key has a second name in transformers.
-  const std::string_view other = family.image_token == "image_token_id" ? "image_token_index" : "image_token_id";
-  const JsonValue token = root.find(family.image_token) ? root.find(family.image_token) : root.find(other);
-  part.image_token = token.whole_number(0, HfKeys::most_size, family.image_token_id);
+  part.image_token = token_in(root, family.image_token, family.image_token_id);
   if (family.native != nullptr) {
-    if (const JsonValue stated = root.find("vision_config"); stated && !stated.json().is_object()) {
-      stated.expected("an object");
-    }
-    read_native_encoder(root.inside("vision_config"), *family.native, text_width, part);
+    read_native_encoder(config_of_part(root, "vision_config"), *family.native, text_width, part);
+    refuse_unknown_root(root, family);
+    return part;
+  }
+  if (family.sound != nullptr) {
+    read_sound_encoder(config_of_part(root, "audio_config"), *family.sound, text_width, part);
+    if (part.whole_clips) part.projector.activation = read_gelu(root, "projector_hidden_act", GeluKind::erf);
     refuse_unknown_root(root, family);
     return part;
   }
@@ -329,19 +392,37 @@ bool has_vision_part(std::string_view model_type) {
   return family_of_type(model_type) != nullptr;
 }
 
+bool has_sound_part(std::string_view model_type) {
+  const Family* family = family_of_type(model_type);
+  return family != nullptr && family->sound != nullptr;
+}
+
+bool has_image_part(std::string_view model_type) {
+  const Family* family = family_of_type(model_type);
+  return family != nullptr && (family->sound == nullptr || !family->sound_token.empty());
+}
+
+std::vector<Modality> modalities_of(std::string_view model_type) {
+  std::vector<Modality> found;
+  if (has_image_part(model_type)) found.push_back(Modality::image);
+  if (has_sound_part(model_type)) found.push_back(Modality::sound);
+  return found;
+}
+
 std::vector<std::string> vision_part_types() {
   std::vector<std::string> types;
   for (const Family& family : families) types.emplace_back(family.type);
+  types.emplace_back(omni_type);
   return types;
 }
 
-Result<VisionPart> parse_vision_part(std::string_view text, std::string_view where) {
+Result<VisionPart> parse_vision_part(std::string_view text, std::string_view where, Modality modality) {
   const Result<std::string> language = language_model_config(text, where);
   if (!language) return language.error();
   const auto width = parse_hf_keys(*language, std::string(where) + ": text_config",
                                    [](const HfKeys& keys) { return keys.size("hidden_size"); });
   if (!width) return width.error();
-  return parse_hf_keys(text, where, [&](const HfKeys& root) { return part_of(root, *width); });
+  return parse_hf_keys(text, where, [&](const HfKeys& root) { return part_of(root, *width, modality); });
 }
 
 }  // namespace maestro

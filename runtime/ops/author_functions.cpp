@@ -159,6 +159,20 @@ Var dot(Tape& tape, const Var& a, const Var& b) {
   return y;
 }
 
+Var memory_gate(Tape& tape, const Var& scores, double factor) {
+  check_values("memory_gate", scores.value());
+  Var gate = tape.output(scores.value().shape(), DType::f32, scores.needs_gradient());
+  tape.ops().run(MemoryGate{.scores = scores.value(), .gate = gate.value(), .factor = factor});
+  if (!gate.needs_gradient()) return gate;
+  tape.record(gate, [&tape, scores, gate, factor] {
+    add_gradient_of(tape, scores, [&](const Tensor& dscores) {
+      tape.ops().run(
+          MemoryGateBackward{.dgate = gate.gradient(), .scores = scores.value(), .dscores = dscores, .factor = factor});
+    });
+  });
+  return gate;
+}
+
 Var cosine(Tape& tape, const Var& a, const Var& b, double epsilon) {
   check_pair("cosine", a.value(), b.value());
   const std::int64_t rows = a.value().rows();

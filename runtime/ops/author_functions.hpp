@@ -30,6 +30,9 @@ Var softmax(Tape& tape, const Var& x);
 Var log_softmax(Tape& tape, const Var& x);
 /// Returns the dot products of equal rows, a (M, C) with b (M, C): (M, 1) f32.
 Var dot(Tape& tape, const Var& a, const Var& b);
+/// Returns sigmoid(sign(a) sqrt(max(|a|, 1e-6))) with a = factor scores: (M, 1) f32 from scores (M, 1) f32
+/// (MemoryGate).
+Var memory_gate(Tape& tape, const Var& scores, double factor);
 /// Returns the cosines of equal rows, a (M, C) with b (M, C): (M, 1) f32, as torch.nn.functional.cosine_similarity;
 /// lengths count as at least `epsilon`.
 Var cosine(Tape& tape, const Var& a, const Var& b, double epsilon = 1e-8);

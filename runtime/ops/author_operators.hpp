@@ -43,6 +43,22 @@ struct CurvedBackward {
   Curve curve = Curve::sigmoid;
 };
 
+/// gate = sigmoid(sign(a) sqrt(max(|a|, 1e-6))) with a = factor scores: how far a row reads a memory
+/// (Qwen4ExpTextPLELayer of transformers 5.24, after Engram, arXiv 2601.07372).
+struct MemoryGate {
+  Tensor scores{};  ///< (M, 1) f32
+  Tensor gate{};    ///< (M, 1) f32
+  double factor = 1;
+};
+
+/// dscores = factor dgate gate (1 - gate) / (2 sqrt(|a|)) where |a| > 1e-6, else 0.
+struct MemoryGateBackward {
+  Tensor dgate{};    ///< (M, 1) f32
+  Tensor scores{};   ///< (M, 1) f32
+  Tensor dscores{};  ///< (M, 1) f32; may be dgate
+  double factor = 1;
+};
+
 /// The softmax of each row, or with `log` its logarithm.
 struct Softmax {
   Tensor x{};  ///< (M, C)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/call_checks.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 
@@ -103,6 +104,23 @@ void check_route(const Tensor& logits, std::int64_t chosen, const RouteOptions& 
   }
   if (bias.defined() && bias.elements() != experts) {
     fail("route", "the bias must have an element for each expert", {{"logits", logits}, {"bias", bias}});
+  }
+}
+
+void check_route_to(const Tensor& logits, std::int64_t chosen, std::span<const std::int32_t> experts) {
+  check_route(logits, chosen, {}, {});
+  if (std::ssize(experts) != logits.rows() * chosen) {
+    fail("route_to", "each row must have as many experts",
+         {{"logits", logits}, {"chosen", chosen}, {"the number of experts", std::ssize(experts)}});
+  }
+  const std::int64_t count = logits.columns();
+  for (std::int64_t row = 0; row < logits.rows(); ++row) {
+    const auto own = experts.subspan(static_cast<std::size_t>(row * chosen), static_cast<std::size_t>(chosen));
+    for (auto each = own.begin(); each != own.end(); ++each) {
+      if (*each >= 0 && *each < count && std::find(own.begin(), each, *each) == each) continue;
+      fail("route_to", "a row's experts must be different columns of the logits",
+           {{"logits", logits}, {"the row", row}, {"an expert", std::int64_t{*each}}});
+    }
   }
 }
 

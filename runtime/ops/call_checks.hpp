@@ -3,6 +3,7 @@
 // All throw ShapeError: operator, arguments with shapes and dtypes, the rule.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/core/shape_error.hpp"
@@ -20,6 +21,9 @@ void check_product(const char* op, DType compute, const Tensor& x, const Paramet
 void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts);
 /// Checks the choice of `chosen` of E experts by logits (M, E) f32, with a bias (E) f32 or none.
 void check_route(const Tensor& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias);
+/// Checks the choice of `chosen` different experts of E for each row of logits (M, E) f32: `experts` (M chosen). Reads
+/// them, in host memory.
+void check_route_to(const Tensor& logits, std::int64_t chosen, std::span<const std::int32_t> experts);
 /// Checks a norm of x (M, C) f32 or act with a weight (C) and a bias (C); without a bias: null.
 void check_norm(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias);
 /// Checks a sum of tensors (M, C), f32 or act.

@@ -265,16 +265,6 @@ MAESTRO_HD SinkTerm sink_term(float lse, float sink) {
   return {sigmoid(lse - sink), above + logarithm(1.0F + exponential(-distance))};
 }
 
-/// Returns a number in MXFP4 (runtime/core/mxfp4.hpp): the four bits of `half` times 2^(scale - 127). Numbers that are
-/// too small to be normal may be 0.
-MAESTRO_HD float mxfp4_number(std::uint32_t half, std::uint32_t scale) {
-  const std::uint32_t m = half & 7U;
-  const float size = m < 2 ? 0.5F * static_cast<float>(m)
-                           : 0.5F * static_cast<float>(2U + (m & 1U)) * static_cast<float>(1U << ((m >> 1) - 1U));
-  const float factor = Scalar::number(scale << 23);
-  return (half & 8U) != 0 ? -size * factor : size * factor;
-}
-
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2) for a parameter, with the step's shared coefficients precomputed.
 struct AdamW {
   float keep = 1;          ///< 1 - lr * weight_decay

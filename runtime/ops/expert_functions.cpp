@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/expert_functions.hpp"
 
+#include <cmath>
+
 #include "runtime/ops/call_checks.hpp"
 
 namespace maestro {
@@ -9,6 +11,24 @@ namespace {
 
 std::span<const std::int32_t> ids_of(const Block& block) {
   return block.tensor().span<std::int32_t>();
+}
+
+/// Returns the routes to the experts `best` (M, k) of E, without their weights.
+Routes sorted_routes(Tape& tape, const Block& best, std::int64_t experts) {
+  const Shape shape = best.tensor().shape();
+  Routes routes{.tokens = shape.rows(),
+                .experts = best,
+                .offsets = tape.scratch({experts + 1}, DType::i32),
+                .row_tokens = tape.scratch({shape.elements()}, DType::i32),
+                .row_routes = tape.scratch({shape.elements()}, DType::i32),
+                .places = tape.scratch(shape, DType::i32),
+                .weights = {}};
+  tape.ops().run(SortRoutes{.experts = best.tensor(),
+                            .offsets = routes.offsets.tensor(),
+                            .tokens = routes.row_tokens.tensor(),
+                            .routes = routes.row_routes.tensor(),
+                            .places = routes.places.tensor()});
+  return routes;
 }
 
 }  // namespace
@@ -21,18 +41,8 @@ Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOpti
   const Block best = tape.scratch({rows, chosen}, DType::i32);
   const Block weights = tape.scratch({rows, chosen}, DType::f32);
   ops.run(Route{.logits = z, .bias = bias, .options = options, .experts = best.tensor(), .weights = weights.tensor()});
-  Routes routes{rows,
-                best,
-                tape.scratch({experts + 1}, DType::i32),
-                tape.scratch({count}, DType::i32),
-                tape.scratch({count}, DType::i32),
-                tape.scratch({rows, chosen}, DType::i32),
-                tape.output({count, 1}, DType::f32, logits.needs_gradient())};
-  ops.run(SortRoutes{.experts = best.tensor(),
-                     .offsets = routes.offsets.tensor(),
-                     .tokens = routes.row_tokens.tensor(),
-                     .routes = routes.row_routes.tensor(),
-                     .places = routes.places.tensor()});
+  Routes routes = sorted_routes(tape, best, experts);
+  routes.weights = tape.output({count, 1}, DType::f32, logits.needs_gradient());
   const Var& by_row = routes.weights;
   ops.run(IndexSelect{
       .from = weights.tensor().reshaped({count, 1}), .index = ids_of(routes.row_routes), .to = by_row.value()});
@@ -49,6 +59,57 @@ Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOpti
                                  .dlogits = dlogits.tensor()});
     tape.add_gradient(logits, dlogits);
   });
+  return routes;
+}
+
+Var log_sigmoid(Tape& tape, const Var& x) {
+  const Shape shape = x.value().shape();
+  const Var flat = reshaped(tape, x, Shape{shape.elements(), 1});
+  const Var zeros = tape.output(flat.value().shape(), DType::f32, false);
+  tape.ops().zero(zeros.value());
+  // The first value in the log-softmax of x and 0.
+  return reshaped(tape, slice(tape, log_softmax(tape, concat(tape, {flat, zeros})), 0, 1), shape);
+}
+
+namespace {
+
+/// Returns (M, 1) f32 with one value, without a gradient.
+Var column_with(Tape& tape, std::int64_t rows, float value) {
+  Var column = tape.output({rows, 1}, DType::f32, false);
+  const std::vector<float> values(static_cast<std::size_t>(rows), value);
+  tape.ops().put(std::as_bytes(std::span(values)), column.value());
+  return column;
+}
+
+/// Returns the weights without their scale, (M, k) f32, of the experts at the places `flat` (M k) of logits (M, E).
+Var weights_at(Tape& tape, const Var& logits, const Block& flat, const Shape& shape, const RouteOptions& options) {
+  const Var from = options.kind == RouterKind::softmax ? softmax(tape, logits) : logits;
+  const Var elements = reshaped(tape, from, Shape{from.value().elements(), 1});
+  const Var own = reshaped(tape, index_select(tape, elements, flat), shape);
+  if (options.kind == RouterKind::softmax) return own;
+  if (options.kind == RouterKind::chosen) return softmax(tape, own);
+  if (!options.divided) return sigmoid(tape, own);
+  // exp(log s) / (sum exp(log s) + exp(log a)): a softmax with a further term.
+  const Var addend = column_with(tape, shape.rows(), static_cast<float>(std::log(options.divisor_addend)));
+  return slice(tape, softmax(tape, concat(tape, {log_sigmoid(tape, own), addend})), 0, shape.columns());
+}
+
+}  // namespace
+
+Routes route_to(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOptions& options,
+                std::span<const std::int32_t> experts) {
+  check_route_to(logits.value(), chosen, experts);
+  const std::int64_t rows = logits.value().rows(), count = logits.value().columns();
+  std::vector<std::int32_t> flat(experts.begin(), experts.end());
+  for (std::size_t at = 0; at < flat.size(); ++at) {
+    flat[at] += static_cast<std::int32_t>(at) / static_cast<std::int32_t>(chosen) * static_cast<std::int32_t>(count);
+  }
+  const Block best = tape.scratch({rows, chosen}, DType::i32);
+  tape.ops().put(std::as_bytes(experts), best.tensor());
+  Routes routes = sorted_routes(tape, best, count);
+  const Var weights = weights_at(tape, logits, tape.indices(flat), Shape{rows, chosen}, options);
+  const Var scaled = options.scale == 1 ? weights : scale(tape, weights, options.scale);
+  routes.weights = index_select(tape, reshaped(tape, scaled, Shape{rows * chosen, 1}), routes.row_routes);
   return routes;
 }
 

@@ -3,6 +3,8 @@
 // micro-batch has M tokens and R = M k routes.
 #pragma once
 
+#include <span>
+
 #include "runtime/collective/communicator.hpp"
 #include "runtime/ops/functions.hpp"
 
@@ -22,6 +24,12 @@ struct Routes {
 /// Chooses `chosen` experts for each row of logits (M, E) f32. `bias` (E) f32 enters the choice of kind sigmoid; or
 /// undefined.
 Routes route(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias = {});
+/// Routes each row of logits (M, E) f32 to `chosen` given experts: `experts` (M chosen) has different experts in [0, E)
+/// for a row, in host memory. Weights and gradients are as from route(), if it chose these, to rounding.
+Routes route_to(Tape& tape, const Var& logits, std::int64_t chosen, const RouteOptions& options,
+                std::span<const std::int32_t> experts);
+/// Returns log sigmoid(x) of x (M, C) f32, (M, C) f32.
+Var log_sigmoid(Tape& tape, const Var& x);
 /// The samples of the M tokens, which may be some of the samples' tokens.
 struct TokenSamples {
   Block starts;                   ///< (S + 1) i32: the first of the M tokens of each sample; the last is M

@@ -19,7 +19,7 @@ std::vector<BlockTransfer> HeadExchange::blocks_of_parts(const std::vector<HeadB
   std::vector<BlockTransfer> blocks;
   for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
     for (const HeadBlock& head : heads) {
-      blocks.push_back({peer, {0, rows, head.part_column + peer * head.columns, head.columns}});
+      blocks.push_back({peer, {0, rows, head.part_column + peer / head.sharers * head.columns, head.columns}});
     }
   }
   return blocks;

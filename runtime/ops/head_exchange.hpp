@@ -12,10 +12,12 @@ namespace maestro {
 
 /// Neighbouring heads of a kind (query, key, value, gate) that belong to a single rank, `columns` wide. The first
 /// rank's heads begin at `part_column` in a row of all heads; each rank's at `own_column` in a row of only its heads.
+/// If `sharers` is above 1, as many neighbouring ranks have the same heads; such blocks cannot go back to rows.
 struct HeadBlock {
   std::int64_t part_column = 0;
   std::int64_t own_column = 0;
   std::int64_t columns = 0;
+  std::int64_t sharers = 1;
 };
 
 /// Refers to the group. All ranks of it call the same functions in the same order.

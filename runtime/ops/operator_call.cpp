@@ -355,6 +355,14 @@ OperatorCall call_of(const CurvedBackward& op, bool) {
   return pointwise("curved_backward", op.dy, 3, {op.dy, op.y, op.dx}, static_cast<std::int64_t>(op.curve));
 }
 template <>
+OperatorCall call_of(const MemoryGate& op, bool) {
+  return pointwise("memory_gate", op.scores, 12, {op.scores, op.gate});
+}
+template <>
+OperatorCall call_of(const MemoryGateBackward& op, bool) {
+  return pointwise("memory_gate_backward", op.dgate, 16, {op.dgate, op.scores, op.dscores});
+}
+template <>
 OperatorCall call_of(const Softmax& op, bool) {
   return pointwise("softmax", op.x, 8, {op.x, op.y}, op.log ? 1 : 0);
 }

@@ -246,7 +246,7 @@ struct Cast {
 
 // ---- embedding, rows and positions ----
 
-/// y = scale table[ids] + positions_table[positions]. An id of -1 takes no row of the table: zeros, plus the position.
+/// y = scale table[ids] + positions_table[positions]. A negative id takes no row: zeros, plus the position.
 struct Embedding {
   Tensor table{};                        ///< (V, C) f32; or undefined
   const PackedWeight* packed = nullptr;  ///< instead of `table`: (V, C) packed for forward, rows_readable()
@@ -468,7 +468,8 @@ using Operators =
                  CurvedBackward, Softmax, SoftmaxBackward, RowDot, Cosine, CosineBackward, CopyColumns, SumLoss, Custom,
                  Route, RouteBackward, SortRoutes, CountRoutes, GroupedLinear, GroupedLinearBackwardInput,
                  GroupedLinearBackwardWeight, CombineRows, DeltaRule, DeltaRuleBackward, CachedDelta, LatentHeads,
-                 LatentHeadsBackward, GroupedBias, GroupedBiasBackward, AttentionSinks, AttentionSinksBackward>;
+                 LatentHeadsBackward, GroupedBias, GroupedBiasBackward, AttentionSinks, AttentionSinksBackward,
+                 MemoryGate, MemoryGateBackward>;
 
 namespace operators_internal {
 template <class Op>

@@ -63,40 +63,66 @@ class AttentionExchange {
  public:
   AttentionExchange(const AttentionShape& shape, std::int64_t rows, Communicator& context)
       : exchange_(rows, context), shape_(shape) {
-    if (shape.heads % context.size() != 0 || shape.kv_heads % context.size() != 0) {
+    const std::int64_t ranks = context.size();
+    if (shape.heads % ranks != 0 || (shape.kv_heads % ranks != 0 && ranks % shape.kv_heads != 0)) {
       throw ShapeError("context_attention: " + std::to_string(shape.heads) + " heads and " +
-                       std::to_string(shape.kv_heads) + " kv_heads cannot be shared by " +
-                       std::to_string(context.size()) + " ranks");
+                       std::to_string(shape.kv_heads) + " kv_heads cannot be shared by " + std::to_string(ranks) +
+                       " ranks");
     }
+    sharers_ = std::max<std::int64_t>(1, ranks / shape.kv_heads);
     own_ = shape;
-    own_.heads /= context.size();
-    own_.kv_heads /= context.size();
+    own_.heads /= ranks;
+    own_.kv_heads = own_.kv_heads * sharers_ / ranks;
   }
 
-  /// Returns the shape of attention on this rank: all rows, H / size and G / size heads.
+  /// Returns the shape of attention on this rank: all rows, H / size heads and G / size key heads, at least one.
   [[nodiscard]] const AttentionShape& own() const { return own_; }
   [[nodiscard]] std::int64_t rows() const { return exchange_.rows(); }
 
-  /// Exchanges part (M_c, (H + 2G) D) -> `whole` (M, (H + 2G) D / size).
-  void qkv_to_heads(const Tensor& part, const Tensor& whole) const { exchange_.to_heads(part, whole, qkv_blocks()); }
-  void qkv_to_rows(const Tensor& whole, const Tensor& part) const { exchange_.to_rows(whole, part, qkv_blocks()); }
+  /// Exchanges part (M_c, (H + 2G) D) -> `whole` (M, own().qkv_columns()).
+  void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
+    exchange_.to_heads(part, whole, qkv_blocks(shape_.kv_heads, sharers_));
+  }
+  /// Exchanges gradients `whole` (M, own().qkv_columns()) -> part (M_c, (H + 2G) D): the sums over the ranks that share
+  /// a key head, in the order of ranks.
+  void qkv_to_rows(Tape& tape, const Tensor& whole, const Tensor& part) const {
+    if (sharers_ == 1) return exchange_.to_rows(whole, part, qkv_blocks(shape_.kv_heads, 1));
+    const std::int64_t size = shape_.head_size, queries = shape_.heads * size, repeated = shape_.kv_heads * sharers_;
+    const Block all = tape.scratch({part.rows(), queries + 2 * repeated * size}, part.dtype());
+    exchange_.to_rows(whole, all.tensor(), qkv_blocks(repeated, 1));
+    const auto copy = [&](std::int64_t from, std::int64_t to, std::int64_t columns, bool add) {
+      tape.ops().run(CopyColumns{.from = all.tensor(),
+                                 .to = part,
+                                 .from_column = from,
+                                 .to_column = to,
+                                 .columns = columns,
+                                 .accumulate = add});
+    };
+    copy(0, 0, queries, false);
+    for (std::int64_t head = 0; head < 2 * repeated; ++head) {  // keys, then values
+      copy(queries + head * size, queries + head / sharers_ * size, size, head % sharers_ != 0);
+    }
+  }
   /// Exchanges part (M_c, H D) -> `whole` (M, H D / size).
   void out_to_heads(const Tensor& part, const Tensor& whole) const { exchange_.to_heads(part, whole, out_blocks()); }
   void out_to_rows(const Tensor& whole, const Tensor& part) const { exchange_.to_rows(whole, part, out_blocks()); }
 
  private:
-  [[nodiscard]] std::vector<HeadBlock> qkv_blocks() const {
+  /// Returns the blocks of a row that has `kv_heads` key heads. Each key head goes to `sharers` ranks.
+  [[nodiscard]] std::vector<HeadBlock> qkv_blocks(std::int64_t kv_heads, std::int64_t sharers) const {
     const std::int64_t size = shape_.head_size;
     const std::int64_t query = own_.heads * size;
     const std::int64_t key = own_.kv_heads * size;
-    return {
-        {0, 0, query}, {shape_.heads * size, query, key}, {(shape_.heads + shape_.kv_heads) * size, query + key, key}};
+    return {{0, 0, query},
+            {shape_.heads * size, query, key, sharers},
+            {(shape_.heads + kv_heads) * size, query + key, key, sharers}};
   }
   [[nodiscard]] std::vector<HeadBlock> out_blocks() const { return {{0, 0, own_.out_columns()}}; }
 
   HeadExchange exchange_;
   AttentionShape shape_;
   AttentionShape own_;
+  std::int64_t sharers_ = 1;  // ranks that have the same key head
 };
 
 /// Inputs of attention's backward pass on this rank's heads: qkv after rotation, the result and its log-sums.
@@ -123,7 +149,7 @@ void attention_gradient(Tape& tape, const AttentionExchange& exchange, const Own
                             .dqkv = dheads.tensor()});
   rotate(tape, dheads.tensor(), options, exchange.own(), layout, -1);
   const Block dqkv = tape.scratch(qkv.value().shape(), qkv.value().dtype());
-  exchange.qkv_to_rows(dheads.tensor(), dqkv.tensor());
+  exchange.qkv_to_rows(tape, dheads.tensor(), dqkv.tensor());
   tape.add_gradient(qkv, dqkv);
 }
 

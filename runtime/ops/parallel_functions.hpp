@@ -50,9 +50,11 @@ Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const Attentio
 
 /// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G)
 /// D) act -> (M_c, H D) act. Rank c has the rows row_part(M, size, c), options.shape counts all H and G heads of this
-/// rank's qkv, and `layout` covers all M rows. Ranks exchange rows for H / size and G / size heads per rank and back;
-/// both must be divisible by the group's size (ShapeError). Without a group it is attention(). As there, qkv's values
-/// may change and the layout's arrays must live until the backward pass.
+/// rank's qkv, and `layout` covers all M rows. Ranks exchange rows for H / size and G / size heads per rank and back.
+/// The group's size must divide H, and divide G or be a multiple of it (ShapeError); if it is larger than G, size / G
+/// ranks have the same key head, and the gradients of its keys and values are added up when they go back. Without a
+/// group it is attention(). As there, qkv's values may change and the layout's arrays must live until the backward
+/// pass.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
 

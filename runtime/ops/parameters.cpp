@@ -121,7 +121,7 @@ Parameter& Parameters::add(ParameterSpec spec) {
   assert(parameter.shape_[0] % spec.groups == 0);
   parameter.decayed_ = spec.decayed;
   parameter.rule_ = spec.rule;
-  assert(!spec.rule.counts() || !parameter.sharded());
+  assert(spec.rule.kind == UpdateRule::Kind::adamw || !parameter.sharded());
   parameter.initialise_ = std::move(spec.initialise);
   return parameter;
 }
@@ -136,7 +136,7 @@ void Parameters::lay_out() {
   const auto place = [this](bool decayed, bool sharded, bool counts = false) {
     for (Parameter& parameter : parameters_) {
       if (parameter.decayed_ != decayed || parameter.sharded() != sharded) continue;
-      if (parameter.rule_.counts() != counts) continue;
+      if (parameter.rule_.counts() != counts || parameter.rule_.by_rows()) continue;
       parameter.offset_ = elements_;
       elements_ += aligned(static_cast<std::size_t>(parameter.shape_.elements()));
     }
@@ -154,11 +154,21 @@ void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues value
   memory_ = &memory;
   values_later_ = values == InitialValues::later;
   moments_dtype_ = moments;
+  trained_ = trained;
   if (trained) {
     gradients_ = SpaceMemory(memory, elements_ * sizeof(float));
     first_moments_ = SpaceMemory(memory, elements_ * size_of(moments));
     second_moments_ = SpaceMemory(memory, elements_ * size_of(moments));
-    for (Parameter& parameter : parameters_) parameter.gradient_ = part(as_tensor(gradients()), parameter);
+    for (Parameter& parameter : parameters_) {
+      if (parameter.rule_.by_rows()) {
+        parameter.row_gradients_ = std::make_unique<RowGradients>();
+        const std::int64_t rows = parameter.shape_[0];
+        parameter.own_sums_ = SpaceMemory(memory, static_cast<std::size_t>(rows) * sizeof(float));
+        parameter.row_sums_ = Tensor(parameter.own_sums_.data(), DType::f32, Shape{rows});
+      } else {
+        parameter.gradient_ = part(as_tensor(gradients()), parameter);
+      }
+    }
   }
   if (trained || !values_later_) allocate_values();
   if (!values_later_) initialise();
@@ -166,21 +176,30 @@ void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues value
 
 void Parameters::allocate_values() {
   values_ = SpaceMemory(*memory_, elements_ * sizeof(float));
-  for (Parameter& parameter : parameters_) parameter.value_ = part(as_tensor(values()), parameter);
+  for (Parameter& parameter : parameters_) {
+    if (parameter.rule_.by_rows()) {
+      parameter.own_ = SpaceMemory(*memory_, static_cast<std::size_t>(parameter.shape_.elements()) * sizeof(float));
+      parameter.value_ = Tensor(parameter.own_.data(), DType::f32, parameter.shape_);
+    } else {
+      parameter.value_ = part(as_tensor(values()), parameter);
+    }
+  }
 }
 
 void Parameters::initialise() {
-  for (Parameter& parameter : parameters_) {
-    const bool whole = !packs_by_group(parameter);
-    std::vector<float> drawn;
-    load(parameter, [&](std::span<float> held, std::int64_t first) {
-      if (whole) return parameter.initialise_held(held);
-      drawn.resize(static_cast<std::size_t>(parameter.shape_.elements()));
-      if (first == 0) parameter.initialise_held(drawn);
-      const std::int64_t columns = parameter.shape_.elements() / parameter.shape_[0];
-      std::ranges::copy(std::span(drawn).subspan(static_cast<std::size_t>(first * columns), held.size()), held.begin());
-    });
-  }
+  for (Parameter& parameter : parameters_) initialise(parameter);
+}
+
+void Parameters::initialise(Parameter& parameter) {
+  const bool whole = !packs_by_group(parameter);
+  std::vector<float> drawn;
+  load(parameter, [&](std::span<float> held, std::int64_t first) {
+    if (whole) return parameter.initialise_held(held);
+    drawn.resize(static_cast<std::size_t>(parameter.shape_.elements()));
+    if (first == 0) parameter.initialise_held(drawn);
+    const std::int64_t columns = parameter.shape_.elements() / parameter.shape_[0];
+    std::ranges::copy(std::span(drawn).subspan(static_cast<std::size_t>(first * columns), held.size()), held.begin());
+  });
 }
 
 void Parameters::write_values(const Parameter& parameter, const FillRows& fill, std::int64_t first) {
@@ -303,8 +322,21 @@ void Parameters::load_gathered_moments(ParameterBuffer which) {
   memory_->zero(gradients_.data(), gradients_.size());
 }
 
+std::vector<Parameter*> Parameters::row_tables() {
+  std::vector<Parameter*> tables;
+  for (Parameter& parameter : parameters_) {
+    if (parameter.row_gradients_ != nullptr) tables.push_back(&parameter);
+  }
+  return tables;
+}
+
+void Parameters::begin_backward(std::uint32_t micro_batch) {
+  for (const Parameter* table : row_tables()) table->row_gradients_->begin(micro_batch);
+}
+
 void Parameters::clear_gradients(const OperatorTable& ops) {
-  ops.zero(as_tensor(gradients()));
+  if (elements_ > 0) ops.zero(as_tensor(gradients()));
+  for (const Parameter* table : row_tables()) table->row_gradients_->clear();
 }
 
 void Parameters::values_changed() {

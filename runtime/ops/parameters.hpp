@@ -2,6 +2,8 @@
 // Parameters of a section replica: flat buffers for values and gradients (f32) and optimizer state (f32 or bf16), so
 // that reduction, clipping, the optimizer and checkpoints are single passes; and packed forms for matrix products.
 //
+// A table that is stepped by rows is in none of the buffers: only its touched rows have gradients (row_table.hpp).
+//
 // PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
 //       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
 //       Parameters that are stepped by counts are replicated and lie at the end.
@@ -36,6 +38,7 @@
 #include "runtime/core/memory_space.hpp"
 #include "runtime/core/tensor.hpp"
 #include "runtime/ops/operator_table.hpp"
+#include "runtime/ops/row_table.hpp"
 
 namespace maestro {
 
@@ -57,20 +60,23 @@ enum class ParameterBuffer : std::uint8_t { values, gradients, first_moments, se
 /// When fresh parameters' values are written: by allocate(), or later by initialise() or load(), once each.
 enum class InitialValues : std::uint8_t { drawn, later };
 
-/// How a step changes a parameter. A parameter with another rule than AdamW has a value for each of a layer's experts.
-/// Its gradient counts the routes to each: integers, which add up over micro-batches, ranks and replicas as gradients
-/// do, without rounding up to `most_counted`. They are not a part of the gradient's norm.
+/// How a step changes a parameter. A parameter that counts() has a value for each of a layer's experts. Its gradient
+/// counts the routes to each: integers, which add up over micro-batches, ranks and replicas as gradients do, without
+/// rounding up to `most_counted`. They are not a part of the gradient's norm. A parameter that is stepped by_rows() is
+/// a table outside the flat buffers, whose gradients are Parameter::row_gradients().
 struct UpdateRule {
   enum class Kind : std::uint8_t {
     adamw,
-    loads,  ///< value = an expert's routes in the step / the mean of all experts
-    bias    ///< value moves by `rate` towards equal loads (StepCounts)
+    loads,       ///< value = an expert's routes in the step / the mean of all experts
+    bias,        ///< value moves by `rate` towards equal loads (StepCounts)
+    row_adagrad  ///< RowAdaGrad, `rate` being its moment_scale
   };
   static constexpr std::int64_t most_counted = std::int64_t{1} << 24;  // f32 holds all integers up to it
   Kind kind = Kind::adamw;
   std::int64_t per_token = 1;  ///< routes of a token
   double rate = 0;
-  [[nodiscard]] bool counts() const { return kind != Kind::adamw; }
+  [[nodiscard]] bool counts() const { return kind == Kind::loads || kind == Kind::bias; }
+  [[nodiscard]] bool by_rows() const { return kind == Kind::row_adagrad; }
 };
 
 class Parameters;
@@ -81,7 +87,7 @@ class Parameter {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Tensor& value() const { return value_; }        ///< f32; undefined before allocate()
   [[nodiscard]] const Tensor& gradient() const { return gradient_; }  ///< f32; undefined when frozen
-  [[nodiscard]] bool trained() const { return gradient_.defined(); }
+  [[nodiscard]] bool trained() const { return gradient_.defined() || row_gradients_ != nullptr; }
   [[nodiscard]] const Shape& shape() const { return shape_; }  ///< shape of the part held here
   /// Returns the shape of the unsharded parameter: shape() unless it is sharded.
   [[nodiscard]] const Shape& whole_shape() const { return whole_shape_; }
@@ -100,6 +106,10 @@ class Parameter {
   /// Returns how many groups the rows have. In products each group is a separate matrix.
   [[nodiscard]] std::int64_t groups() const { return groups_; }
   [[nodiscard]] const UpdateRule& rule() const { return rule_; }
+  /// Returns the step's gradients of a table that is trained by rows; null for every other parameter.
+  [[nodiscard]] RowGradients* row_gradients() const { return row_gradients_.get(); }
+  /// Returns the sums of squares of RowAdaGrad, (rows) f32; undefined without row_gradients().
+  [[nodiscard]] const Tensor& row_sums() const { return row_sums_; }
   /// Returns whether the packed form has the values in MXFP4 (Parameters::load_blocks).
   [[nodiscard]] bool in_blocks() const { return in_blocks_; }
   /// Returns the packed form for products in `compute`; packs again if the values have changed since. Device thread
@@ -137,7 +147,10 @@ class Parameter {
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
-  SpaceMemory own_;      // values of a frozen parameter, outside the flat buffer
+  SpaceMemory own_;  // values of a frozen parameter or a table, outside the flat buffer
+  SpaceMemory own_sums_;
+  Tensor row_sums_;
+  std::unique_ptr<RowGradients> row_gradients_;
   SpaceMemory rounded_;  // the same in bf16, for tables that take plain weights
   Parameters* owner_ = nullptr;
   std::uint64_t version_ = 1;
@@ -179,8 +192,9 @@ class Parameters {
                 DType moments = DType::f32);
   /// Returns whether allocate() left the values to initialise() or load().
   [[nodiscard]] bool values_later() const { return values_later_; }
-  /// Writes the initial values of every parameter.
+  /// Writes the initial values: all parameters', or only one's.
   void initialise();
+  void initialise(Parameter& parameter);
   /// Writes the elements of consecutive rows to host memory; `first` is the first row, among the rows held here.
   using FillRows = std::function<void(std::span<float> values, std::int64_t first)>;
   /// Writes a parameter's values: `fill` writes all elements held here, in one call or in a call for each group; it is
@@ -216,7 +230,11 @@ class Parameters {
   [[nodiscard]] std::size_t decayed_elements() const { return decayed_elements_; }
   /// Returns the number of elements before all parameters that are stepped by counts.
   [[nodiscard]] std::size_t learned_elements() const { return learned_elements_; }
-  [[nodiscard]] bool trained() const { return gradients_.size() != 0; }
+  [[nodiscard]] bool trained() const { return trained_; }
+  /// Returns the tables that are trained by rows.
+  [[nodiscard]] std::vector<Parameter*> row_tables();
+  /// Starts the backward pass of a micro-batch, whose number in the step orders gradients of rows (TB-2).
+  void begin_backward(std::uint32_t micro_batch);
   /// Returns the values; like the other flat buffers, they are in memory(). Empty once a frozen section has dropped
   /// them.
   [[nodiscard]] std::span<float> values() const { return flat(values_); }
@@ -255,7 +273,7 @@ class Parameters {
   /// Returns the optimizer steps so far, for AdamW's bias corrections; steps without work for the section do not count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  /// Returns the elements of the flat buffers that `parameter` has.
+  /// Returns the elements of the flat buffers that `parameter` has; not for a table that is stepped by rows.
   [[nodiscard]] ShardRange range_of(const Parameter& parameter) const {
     return {parameter.offset_, static_cast<std::size_t>(parameter.shape_.elements())};
   }
@@ -309,6 +327,7 @@ class Parameters {
   std::uint64_t rounded_version_ = 0;
   std::optional<Frozen> frozen_;
   bool values_later_ = false;
+  bool trained_ = false;
 };
 
 }  // namespace maestro

@@ -100,6 +100,16 @@ Var Tape::make_var(Block value, bool needs_gradient) {
   return Var(state);
 }
 
+void Tape::forget(const Var& var) {
+  const Tensor& value = var.value();
+  var.node_->value = make_block(Tensor(nullptr, value.dtype(), value.shape()), false);
+}
+
+void Tape::remember(const Var& var, Block value) {
+  assert(value.tensor().shape() == var.value().shape() && value.tensor().dtype() == var.value().dtype());
+  var.node_->value = std::move(value);
+}
+
 Tape::Target Tape::gradient_target(const Var& var) {
   Var::State& state = *var.node_;
   if (!state.gradient.defined()) {

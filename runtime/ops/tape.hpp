@@ -3,8 +3,8 @@
 // A section author writes only the forward pass, with the functions of functions.hpp.
 //
 // TP-1 (lifetime of values): a value lives while a Var handle or a recorded closure refers to it, and not longer; its
-//       memory returns to the arena at once. In a forward-only tape that happens as soon as the author's handle is
-//       destroyed.
+//       memory returns to the arena at once, or earlier if it is forgotten. In a forward-only tape that happens as soon
+//       as the author's handle is destroyed.
 // TP-2 (no writes to shared gradients): a gradient block that is shared between two Vars is never written in place.
 // TP-3 (arena empty after a pass): after backward() or clear() the arena holds nothing of this tape, except through
 //       handles still held outside.
@@ -117,6 +117,10 @@ class Tape {
   Var output(Shape shape, DType dtype, bool needs_gradient);
   /// Returns another value in the same memory, with a separate gradient if the tape records.
   Var alias(const Var& of) { return make_var(of.node_->value, true); }
+  /// Gives up the memory of a value whose backward steps read at most its shape, or run after remember().
+  void forget(const Var& var);
+  /// Sets a forgotten value again; `value` has its shape and dtype.
+  void remember(const Var& var, Block value);
   /// Calls `make` while nothing is recorded, and returns its result.
   template <class Make>
   auto unrecorded(Make make) {

@@ -136,11 +136,12 @@ void leave_out_values(SchemaTree& tree, const SchemaNode& node) {
   }
 }
 
-/// Marks columns whose bytes are images.
+/// Marks columns whose bytes are images or sounds.
 void keep_blobs(SchemaTree& tree) {
+  constexpr std::array<std::string_view, 4> columns{"audio", "audios", "image", "images"};
   for (Leaf& leaf : tree.leaves) {
-    const bool named = (leaf.path == "image" || leaf.path == "images" || leaf.path.starts_with("image.") ||
-                        leaf.path.starts_with("images."));
+    const std::string_view column = std::string_view(leaf.path).substr(0, leaf.path.find('.'));
+    const bool named = std::ranges::find(columns, column) != columns.end();
     leaf.blob = leaf.form.kind == ValueForm::Kind::binary && (named || leaf.path.ends_with(".bytes"));
     leaf.type.wanted = leaf.type.wanted || leaf.blob;
   }

@@ -71,11 +71,13 @@ bool is_held_elsewhere(int failure) {
   return failure == EWOULDBLOCK;
 }
 
-/// Takes the lock, or returns false with errno. A check_free() of another process holds it for a moment.
+/// Takes the lock, or returns false with errno. A check_free() of another process shares it for a moment, which is long
+/// if that process gets no core; only a run keeps others from sharing it.
 bool try_lock(int file) {
-  constexpr int attempts = 10;
+  constexpr int attempts = 500;
   for (int attempt = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
-    if (!is_held_elsewhere(errno) || attempt == attempts) return false;
+    if (!is_held_elsewhere(errno) || attempt == attempts || flock(file, LOCK_SH | LOCK_NB) != 0) return false;
+    flock(file, LOCK_UN);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return true;

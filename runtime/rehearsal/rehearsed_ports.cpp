@@ -22,7 +22,7 @@ RehearsedPorts::RehearsedPorts(VirtualClock& clock, RehearsedPortsOptions option
 
 void RehearsedPorts::add_lanes(SectionId section) {
   const SectionGraph& graph = *options_.graph;
-  const PortSizes sizes(graph, section, any_sample, options_.limits);
+  const PortSizes sizes(graph, {section, {}}, any_sample, options_.limits);
   const GraphNode& node = graph.node(section);
   std::vector<std::string> ports;  // ports by pool
   std::vector<Pool> pools;

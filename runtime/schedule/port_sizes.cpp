@@ -11,7 +11,9 @@ std::int64_t PortSizes::max_rows(Axis axis) const {
   // Visual rows and answers have a position each; visual rows are as many as the patches at most unless the corpus
   // declares more.
   const Axis own = node().axis();
-  const std::int64_t most_visual = own == Axis::other_patches ? largest_.other_visual : largest_.visual;
+  const std::int64_t most_visual = own == Axis::other_patches ? largest_.other_visual
+                                   : own == Axis::frames      ? largest_.heard
+                                                              : largest_.visual;
   const bool bounded = axis == own || (axis == Axis::answers && counts_tokens(own)) ||
                        (counts_visual(axis) && (!counts_patches(own) || most_visual <= largest_.rows(own)));
   const std::int64_t bound = std::max(node().micro_batch_rows, largest_.rows(node().axis()));
@@ -24,19 +26,19 @@ Sharding PortSizes::sharding(EdgeId edge) const {
 }
 
 std::int64_t PortSizes::own_rows(EdgeId edge, std::int64_t rows, LayoutRank rank) const {
-  return node().layout.rows(sharding(edge), rows, rank.value()).count;
+  return layout_.rows(sharding(edge), rows, rank.value()).count;
 }
 
 std::int64_t PortSizes::most_own_rows(EdgeId edge) const {
   const std::int64_t rows = max_rows(graph_->edge(edge).axis);
   const auto up = [](std::int64_t value, std::int64_t by) { return (value + by - 1) / by; };
   if (sharding(edge) == Sharding::replicated) return rows;
-  const std::int64_t part = up(rows, node().layout.context);
-  return sharding(edge) == Sharding::rank_rows ? up(part, node().layout.tensor) : part;
+  const std::int64_t part = up(rows, layout_.context);
+  return sharding(edge) == Sharding::rank_rows ? up(part, layout_.tensor) : part;
 }
 
 std::int64_t PortSizes::own_columns(EdgeId edge, LayoutRank rank) const {
-  return node().layout.columns(sharding(edge), graph_->edge(edge).columns, rank.value()).count;
+  return layout_.columns(sharding(edge), graph_->edge(edge).columns, rank.value()).count;
 }
 
 std::size_t PortSizes::payload(EdgeId edge, LayoutRank rank) const {

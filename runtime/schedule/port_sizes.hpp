@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory sizes at a section's ports: slots and blocks that are enough for every micro-batch. Pure.
+// Memory sizes at a replica's ports: slots and blocks that are enough for every micro-batch. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,21 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/graph/section_graph.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
+#include "runtime/schedule/lane_key.hpp"
 #include "runtime/schedule/step_plan.hpp"
 
 namespace maestro {
 
-/// Port sizes of one section. A value; the graph outlives it.
+/// Port sizes of one replica. A value; the graph outlives it.
 class PortSizes {
  public:
   /// `largest`: the most rows per sample, by axis.
-  PortSizes(const SectionGraph& graph, SectionId section, const SampleRef& largest, const FlowLimits& limits)
-      : graph_(&graph), section_(section), largest_(largest), limits_(limits) {}
+  PortSizes(const SectionGraph& graph, const LaneKey& lane, const SampleRef& largest, const FlowLimits& limits)
+      : graph_(&graph),
+        section_(lane.section),
+        layout_(graph.node(lane.section).layout_of(lane.replica)),
+        largest_(largest),
+        limits_(limits) {}
 
   /// Returns the most rows of an axis in a micro-batch.
   [[nodiscard]] std::int64_t max_rows(Axis axis) const;
@@ -37,6 +42,7 @@ class PortSizes {
   [[nodiscard]] const GraphNode& node() const { return graph_->node(section_); }
   const SectionGraph* graph_;
   SectionId section_;
+  Layout layout_;
   SampleRef largest_;
   FlowLimits limits_;
 };

@@ -29,15 +29,15 @@ struct Holder {
   RowRange rows;
 };
 
-/// Returns the rank that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RE-3). Under
+/// Returns the rank of `layout` that sends `row` of a micro-batch of `rows` rows to `receiver_rank` (RE-3). Under
 /// Sharding::vocabulary the tensor degrees are equal, so that taking them in turn is RE-4.
-Holder sender_of(const ReshardEnd& end, std::int64_t rows, std::int64_t row, std::int64_t receiver_rank) {
-  const Layout& layout = end.layout;
-  if (end.sharding == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
+Holder sender_of(const Layout& layout, Sharding sharding, std::int64_t rows, std::int64_t row,
+                 std::int64_t receiver_rank) {
+  if (sharding == Sharding::replicated) return {receiver_rank % layout.ranks(), {0, rows}};
   const std::int64_t context = part_at(rows, layout.context, row);
   const RowRange part = row_part(rows, layout.context, context);
   const std::int64_t first_rank = context * layout.tensor;
-  if (end.sharding != Sharding::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
+  if (sharding != Sharding::rank_rows) return {first_rank + receiver_rank % layout.tensor, part};
   const std::int64_t tensor = part_at(part.count, layout.tensor, row - part.first);
   const RowRange own = row_part(part.count, layout.tensor, tensor);
   return {first_rank + tensor, {part.first + own.first, own.count}};
@@ -68,12 +68,14 @@ class ReshardPlan::Maker {
   }
 
   ReshardPlan make() {
-    for (const std::span<const SampleRef> receiver : request_->receivers) {
-      const std::int64_t rows = find_runs(receiver);
-      for (std::int64_t rank = 0; rank < request_->receiver.layout.ranks(); ++rank) {
-        add_pieces(request_->receiver.layout.rows(request_->receiver.sharding, rows, rank), rank);
+    for (std::size_t at = 0; at < request_->receivers.size(); ++at) {
+      const std::int64_t rows = find_runs(request_->receivers[at]);
+      const Layout layout = request_->receiver.of(at);
+      for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
+        add_pieces(layout.rows(request_->receiver.sharding, rows, rank), rank);
         plan_.ends_.push_back(plan_.pieces_.size());
       }
+      plan_.ends_.resize((at + 1) * plan_.ranks_, plan_.pieces_.size());  // a narrower layout has fewer ranks
     }
     return std::move(plan_);
   }
@@ -122,7 +124,8 @@ class ReshardPlan::Maker {
       const std::int64_t end = std::min(run->target_row + run->rows, held.end());
       while (target < end) {
         const std::int64_t source = run->source_row + (target - run->target_row);
-        const Holder from = sender_of(request_->sender, sender_rows_[run->sender], source, rank);
+        const Holder from = sender_of(request_->sender.of(run->sender), request_->sender.sharding,
+                                      sender_rows_[run->sender], source, rank);
         const std::int64_t rows = std::min(end - target, from.rows.end() - source);
         plan_.pieces_.push_back(
             {run->sender, static_cast<std::uint32_t>(from.rank), source - from.rows.first, target - held.first, rows});
@@ -166,10 +169,11 @@ ReshardTraffic ReshardPlan::traffic() const {
 std::int64_t least_rows(const ReshardRequest& request) {
   const ReshardEnd& end = request.receiver;
   std::int64_t least = 0;
-  for (const std::span<const SampleRef> receiver : request.receivers) {
-    const std::int64_t rows = rows_of(request, receiver);
-    for (std::int64_t rank = 0; rank < end.layout.ranks(); ++rank) {
-      least += end.layout.rows(end.sharding, rows, rank).count;
+  for (std::size_t at = 0; at < request.receivers.size(); ++at) {
+    const std::int64_t rows = rows_of(request, request.receivers[at]);
+    const Layout layout = end.of(at);
+    for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
+      least += layout.rows(end.sharding, rows, rank).count;
     }
   }
   return least;

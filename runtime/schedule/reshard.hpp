@@ -25,10 +25,14 @@
 
 namespace maestro {
 
-/// Layout and sharding at one end of an edge.
+/// Layouts and sharding at one end of an edge.
 struct ReshardEnd {
-  Layout layout;
+  Layout layout;  ///< layout of each micro-batch; with `contexts`, the widest
   Sharding sharding = Sharding::context_rows;
+  std::vector<std::int64_t> contexts = {};  ///< context degree by micro-batch; empty: all have the layout's
+  [[nodiscard]] Layout of(std::size_t batch) const {
+    return contexts.empty() ? layout : Layout{layout.tensor, contexts[batch]};
+  }
 };
 
 struct ReshardRequest {
@@ -66,15 +70,14 @@ class ReshardPlan {
   /// time.
   [[nodiscard]] static ReshardPlan make(const ReshardRequest& request);
 
-  /// Returns the pieces by index of the receiving micro-batch and rank in the receiving layout. Empty: the rank holds
-  /// no row.
+  /// Returns the pieces by index of the receiving micro-batch and rank in its layout. Empty: the rank holds no row.
   [[nodiscard]] std::span<const ReshardPiece> pieces(std::size_t receiver, std::int64_t rank) const;
   [[nodiscard]] ReshardTraffic traffic() const;
 
  private:
   class Maker;
   ReshardPlan() = default;
-  std::size_t ranks_ = 1;             // number of ranks in the receiving layout
+  std::size_t ranks_ = 1;             // number of ranks in the widest receiving layout
   std::vector<ReshardPiece> pieces_;  // by receiving micro-batch, then rank
   std::vector<std::size_t> ends_;     // in pieces_, by micro-batch * ranks_ + rank
 };

@@ -24,6 +24,10 @@ std::string item_of(const SampleRef& sample) {
     item += '/' + std::to_string(sample.other_visual) + '/' + std::to_string(sample.other_tokens) + '/' +
             std::to_string(sample.answers);
   }
+  if (sample.frames > 0) {
+    item +=
+        '~' + std::to_string(sample.frames) + '/' + std::to_string(sample.clips) + '/' + std::to_string(sample.heard);
+  }
   return sample.source > 0 ? item + '@' + std::to_string(sample.source) : item;
 }
 
@@ -66,6 +70,9 @@ bool read_item(std::string_view item, SampleRef& sample, std::int64_t& count) {
       return false;
     }
   }
+  if (reader.sign('~') && !(reader.number(sample.frames) && further(sample.clips) && further(sample.heard))) {
+    return false;
+  }
   if (reader.sign('@') && (!reader.number(source) || source > UINT32_MAX)) return false;
   if (reader.sign('*') && (!reader.number(count) || count < 1)) return false;
   sample.source = static_cast<std::uint32_t>(source);
@@ -96,9 +103,10 @@ Result<std::vector<SampleRef>> parse_sample_list(std::string_view text) {
     SampleRef sample;
     std::int64_t count = 1;
     if (!read_item(item, sample, count) || count > most_samples - static_cast<std::int64_t>(samples.size())) {
-      return Error{ErrorCode::corrupt, "\"" + printable(item, 40) +
-                                           "\" is no sample; expected TOKENS[/PATCHES/IMAGES[/VISUAL]]"
-                                           "[+PATCHES/IMAGES[/VISUAL/TOKENS/ANSWERS]][@SOURCE][*COUNT]"};
+      return Error{ErrorCode::corrupt,
+                   "\"" + printable(item, 40) +
+                       "\" is no sample; expected TOKENS[/PATCHES/IMAGES[/VISUAL]]"
+                       "[+PATCHES/IMAGES[/VISUAL/TOKENS/ANSWERS]][~FRAMES/CLIPS/HEARD][@SOURCE][*COUNT]"};
     }
     for (std::int64_t n = 0; n < count; ++n) {
       sample.id = SampleId(samples.size());

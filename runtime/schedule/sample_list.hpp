@@ -17,7 +17,8 @@ namespace maestro {
 
 /// Returns "512*3 40/256/1 7@2": tokens; patches, images and, if unlike the patches, visual rows, if any; after a
 /// plus, patches and images as another model reads them, and if it reads other tokens visual rows, tokens and answers;
-/// the source, unless it is the first; and the number of equal samples in a row.
+/// after a tilde, rows of sounds next to images for the encoder, their clips, and their rows for the decoder; the
+/// source, unless it is the first; and the number of equal samples in a row.
 [[nodiscard]] std::string sample_list(std::span<const SampleRef> samples);
 /// Parses the text. Error `corrupt` names the invalid item.
 [[nodiscard]] Result<std::vector<SampleRef>> parse_sample_list(std::string_view text);

@@ -23,13 +23,18 @@ StepEnd::StepEnd(const StepEndOptions& options, const StepBoundary& boundary) {
 void StepEnd::add_step(const StepEndOptions& options) {
   if (options.ranks > 1 || options.fetches) actions_.push_back(StepAction::add_ranks);
   if (options.tied) actions_.push_back(StepAction::exchange_tie);
-  actions_.push_back(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
+  const auto exchange = [&](StepAction action) {
+    actions_.push_back(action);
+    if (options.spreads) actions_.push_back(StepAction::spread);
+  };
+  exchange(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
   if (options.timed_sum) actions_.push_back(StepAction::timed_sum);
   actions_.push_back(StepAction::norm);
   if (options.awaits_total || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
   actions_.push_back(StepAction::step);
   if (!options.optimizer_sharded) return;
-  actions_.insert(actions_.end(), {StepAction::gather_values, StepAction::load_values});
+  exchange(StepAction::gather_values);
+  actions_.push_back(StepAction::load_values);
 }
 
 void StepEnd::add_snapshot(const StepEndOptions& options) {

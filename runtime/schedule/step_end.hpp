@@ -5,7 +5,7 @@
 // SB-1 (single action): an action begins when every rank of the replica has finished the action before it.
 // SB-2 (equal exchanges): replicas of a section, and the two stages that hold a tied parameter, have the same exchanges
 //       in the same order: the list depends on the boundary and on the plan, and for a replica only on whether it
-//       writes the snapshot, which adds no exchange.
+//       writes the snapshot and whether it spreads, which add no exchange.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ enum class StepAction : std::uint8_t {
   exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
   sum,                    ///< adds gradients up over the replicas
   sum_to_shards,          ///< adds gradients up over the replicas; each replica holds only its shard's sum
+  spread,                 ///< copies what the first context part received in an exchange to the other parts
   timed_sum,              ///< waits as long as that sum takes, on emulated devices
   norm,                   ///< computes the sum of squares of the gradients
   await_total,            ///< reports it to the coordinator and waits for the NormTotal
@@ -50,6 +51,7 @@ struct StepEndOptions {
   bool timed_sum = false;          ///< emulated devices take time for the sum over the replicas
   bool fetches = false;            ///< gradients add up elsewhere during the step
   bool publishes = false;          ///< replica 0 hands the section's values to generators
+  bool spreads = false;            ///< it has later context parts, which exchange nothing with other replicas
 };
 
 /// Not thread-safe; belongs to the replica's actor.

@@ -32,7 +32,10 @@ struct SampleRef {
   std::int64_t other_patches = 0;
   std::int64_t other_visual = 0;
   std::int64_t other_images = 0;
-  SampleId prompt = {};  ///< the corpus' sample that a sample which is_made() continues
+  std::int64_t frames = 0;  ///< rows of the encoder of sounds, next to images
+  std::int64_t heard = 0;   ///< positions that receive a row of a sound
+  std::int64_t clips = 0;   ///< tiles of sounds
+  SampleId prompt = {};     ///< the corpus' sample that a sample which is_made() continues
   /// Returns the sample in the corpus.
   [[nodiscard]] SampleId in_corpus() const { return is_made(id) ? prompt : id; }
   [[nodiscard]] std::int64_t rows(Axis axis) const {
@@ -50,9 +53,13 @@ struct SampleRef {
       case Axis::other_patches:
         return other_patches;
       case Axis::other_visual:
+        return other_visual;
+      case Axis::frames:
+        return frames;
+      case Axis::heard:
         break;
     }
-    return other_visual;
+    return heard;
   }
   /// Returns the sample as a section with this reading counts it.
   [[nodiscard]] SampleRef read_as(Reading reading) const {
@@ -60,14 +67,14 @@ struct SampleRef {
     read.tokens = rows(axis_in(reading, Axis::tokens));
     read.patches = rows(axis_in(reading, Axis::patches));
     read.visual = rows(axis_in(reading, Axis::visual));
-    if (reading != Reading::own) read.images = other_images;
+    if (reading != Reading::own) read.images = reading == Reading::sounds ? clips : other_images;
     return read;
   }
   /// Returns whether passes of the two do the same work.
   [[nodiscard]] bool same_size(const SampleRef& other) const {
     const auto same = [&](Axis axis) { return rows(axis) == other.rows(axis); };
     return std::ranges::all_of(all_axes, same) && images == other.images && other_images == other.other_images &&
-           source == other.source;
+           clips == other.clips && source == other.source;
   }
   /// Returns its rows if only samples of `sources` have any.
   [[nodiscard]] std::int64_t rows(Axis axis, const SourceSet& sources) const {

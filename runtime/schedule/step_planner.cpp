@@ -29,6 +29,15 @@ bool same(const Workload& a, const Workload& b) {
          std::ranges::equal(a.tasks, b.tasks, [](const auto& x, const auto& y) { return same(x, y); });
 }
 
+/// Returns ReshardEnd::contexts.
+std::vector<std::int64_t> contexts_of(const GraphNode& node, const std::vector<MicroBatchPlan*>& batches) {
+  std::vector<std::int64_t> contexts;
+  for (const MicroBatchPlan* batch : batches) {
+    if (node.mixed()) contexts.push_back(node.contexts[batch->replica.value()]);
+  }
+  return contexts;
+}
+
 std::vector<SampleRef> chosen(std::span<const SampleRef> samples, const CutBatch& batch) {
   std::vector<SampleRef> result;
   for (const std::uint32_t place : batch) result.push_back(samples[place]);
@@ -289,12 +298,14 @@ void StepPlanner::join(StepPlan& plan, Channel channel) {
   }
   for (const MicroBatchPlan* batch : senders) request.senders.emplace_back(batch->samples);
   for (const MicroBatchPlan* batch : receivers) request.receivers.emplace_back(batch->samples);
+  request.sender.contexts = contexts_of(graph.node(from), senders);
+  request.receiver.contexts = contexts_of(graph.node(to), receivers);
   const ReshardPlan resharded = ReshardPlan::make(request);
 
-  const auto ranks = static_cast<std::uint32_t>(request.receiver.layout.ranks());
   for (std::size_t at = 0; at < receivers.size(); ++at) {
     MicroBatchPlan& receiver = *receivers[at];
     const std::uint64_t sequence = next_sequence_[{channel, receiver.replica}]++;
+    const auto ranks = static_cast<std::uint32_t>(request.receiver.of(at).ranks());
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       ArrivalPlan arrival{channel, sequence, {}, LayoutRank(rank)};
       for (const ReshardPiece& piece : resharded.pieces(at, rank)) {

@@ -52,6 +52,13 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
     throw JobError(context.name + ".lora.on: adapters of experts are not supported; leave \"ffn\" out");
   }
   resolve_balance(context, config);
+  if (config.memory.given() && context.lora.given()) {
+    throw JobError(context.name + ".lora: adapters of a decoder with memory_layer are not supported; leave lora out");
+  }
+  if (config.memory.given() && context.parallel.layout.tensor > 1) {
+    throw JobError(context.name + ".tensor = " + std::to_string(context.parallel.layout.tensor) +
+                   ": a decoder with memory_layer works on whole rows; leave tensor at 1");
+  }
   if (config.latent.given() && context.lora.given() && context.lora.qkv) {
     throw JobError(context.name + ".lora.on: adapters of latent attention are not supported; leave \"qkv\" out");
   }
@@ -66,6 +73,8 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
   return config;
 }
 
+constexpr const char* heard_name = "heard";
+
 std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
   return sample + 1 < layout.offsets.size() ? layout.offsets[sample + 1] - layout.offsets[sample] : 0;
 }
@@ -73,14 +82,21 @@ std::int32_t rows_of_sample(const SequenceLayout& layout, std::size_t sample) {
 /// Checks that every sample has as many rows of visual as image tokens, as IP-1 requires.
 void check_images(const std::string& section, const Inputs& inputs, std::span<const std::int32_t> tokens) {
   const SequenceLayout& layout = inputs.layout();
-  for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
+  const auto check = [&](std::size_t sample, std::int32_t token, const char* port, Axis axis) {
     const auto begin = tokens.begin() + layout.offsets[sample], end = tokens.begin() + layout.offsets[sample + 1];
-    const auto marked = std::count(begin, end, image_token);
-    const auto brought = inputs.has("visual") ? rows_of_sample(inputs.layout(Axis::visual), sample) : 0;
-    if (marked == brought) continue;
+    const auto marked = std::count(begin, end, token);
+    const auto brought = inputs.has(port) ? rows_of_sample(inputs.layout(axis), sample) : 0;
+    if (marked == brought) return;
+    const std::string noun = token == image_token ? "image" : "sound";
     throw JobError(section + ": sample " + std::to_string(inputs.samples()[sample].value()) + " has " +
-                   std::to_string(marked) + " image tokens, but its images have " + std::to_string(brought) +
-                   " rows; the data source and the vision section must use the same patches");
+                   std::to_string(marked) + " " + noun + " tokens, but its " + noun + "s have " +
+                   std::to_string(brought) + " rows; the data source and the " +
+                   (token == image_token ? "vision" : "audio") + " section must use the same " +
+                   (token == image_token ? "patches" : "frames"));
+  };
+  for (std::size_t sample = 0; sample < inputs.samples().size(); ++sample) {
+    check(sample, image_token, "visual", Axis::visual);
+    check(sample, sound_token, heard_name, Axis::heard);
   }
 }
 
@@ -92,6 +108,7 @@ DecoderSection::DecoderSection(const SectionContext& context, const DecoderConfi
       output_layer_(output_layer),
       reads_images_(data.patch_columns > 0),
       visual_{data.visual.precision.value_or(context.precision), data.visual.taps},
+      heard_(data.sounds ? std::optional(data.heard.precision.value_or(context.precision)) : std::nullopt),
       stack_(parameters_, ParameterInit(context.seed, context.name), checked(context, decoder, data), context.parallel,
              context.stage, {context.lora.given() ? &adapters_ : nullptr, context.lora}) {
   if (visual_.taps >= decoder.layers) {
@@ -159,6 +176,7 @@ std::string DecoderSection::description() const {
 
 bool DecoderSection::ignores(std::string_view stored_name) const {
   if (is_stored_buffer(stored_name) || is_further_layer(decoder(), stored_name)) return true;
+  if (stored_name.starts_with(memory_prefix) && !decoder().memory.given()) return true;
   // Some writers store the output layer of a tied model a second time; a body without output layer never uses it.
   if (stored_name == head_name) return head_ == nullptr || decoder().tied;
   if (context_.stage.count == 1) return false;
@@ -199,9 +217,17 @@ Ports DecoderSection::stage_ports(const Ports& behind) const {
   } else {
     ports.outputs = {stream};
   }
+  if (takes_memory()) {
+    const MemoryConfig& memory = decoder().memory;
+    ports.inputs.push_back(
+        {"memory", memory.precision, memory.columns, true, false, Axis::tokens, Sharding::rank_rows});
+  }
   if (!reads_images_) return ports;
   const Port visual{"visual", *visual_.precision, decoder().width, true, true, Axis::visual, Sharding::replicated};
   if (first_stage()) ports.inputs.push_back(visual);
+  if (first_stage() && heard_) {
+    ports.inputs.push_back({heard_name, *heard_, decoder().width, true, true, Axis::heard, Sharding::replicated});
+  }
   for (std::int64_t tap = 0; tap < visual_.taps; ++tap) {
     if (!takes_tap(tap)) continue;
     const bool reads_tokens = std::ranges::find(ports.inputs, tokens.name, &Port::name) != ports.inputs.end();
@@ -221,6 +247,12 @@ bool DecoderSection::takes_tap(std::int64_t tap) const {
   return tap >= stage.first_layer && tap < stage.first_layer + stage.layers;
 }
 
+bool DecoderSection::takes_memory() const {
+  const Stage& stage = stack_.stage();
+  const MemoryConfig& memory = decoder().memory;
+  return memory.given() && memory.layer >= stage.first_layer && memory.layer < stage.first_layer + stage.layers;
+}
+
 Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
   const Tensor& tokens = inputs["tokens"].value();
   const SequenceLayout& layout = inputs.layout();
@@ -230,17 +262,24 @@ Var DecoderSection::embedded(Tape& tape, const Inputs& inputs) {
   const RowRange rows = context_rows(context_.parallel, layout);
   const Tensor own(tokens.data<std::int32_t>() + rows.first, DType::i32, Shape{rows.count});
   const Var x = stack_.embedded(tape, own, layout);
-  const std::vector<std::int32_t> marked = image_rows(known);
-  if (marked.empty()) return x;
-  if (decoder().needs_marks() && !inputs.has(marks_name)) {
+  if (decoder().needs_marks() && !inputs.has(marks_name) && !image_rows(known).empty()) {
     throw JobError(context_.name + ": nothing is connected to marks, but the model's images need them");
   }
-  const AddedRows visual = own_rows(tape, inputs, "visual", marked);
-  return index_add(tape, x, visual.rows, visual.at);
+  return with_rows(tape, inputs, with_rows(tape, inputs, x, "visual", known, image_token), heard_name, known,
+                   sound_token);
+}
+
+Var DecoderSection::with_rows(Tape& tape, const Inputs& inputs, Var x, const char* port,
+                              std::span<const std::int32_t> known, std::int32_t token) const {
+  const std::vector<std::int32_t> marked = rows_of_token(known, token);
+  if (marked.empty()) return x;
+  const AddedRows rows = own_rows(tape, inputs, port, marked);
+  return index_add(tape, x, rows.rows, rows.at);
 }
 
 std::vector<AddedRows> DecoderSection::added_rows(Tape& tape, const Inputs& inputs) const {
   std::vector<AddedRows> added;
+  if (takes_memory()) added.push_back({decoder().memory.layer, inputs["memory"], {}});
   for (std::int64_t tap = 0; reads_images_ && tap < visual_.taps; ++tap) {
     if (!takes_tap(tap)) continue;
     const std::vector<std::int32_t> marked = image_rows(inputs.host("tokens").span<std::int32_t>());
@@ -281,10 +320,15 @@ Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, Outputs& outputs
   const MarkedLayout marked(context_.name, tape, inputs, decoder());
   Var x = incoming(tape, inputs);
   const std::vector<AddedRows> added = added_rows(tape, inputs);
-  const auto balance = ExpertBalance::of(tape, inputs, decoder().experts, context_.parallel);
+  ExpertPass experts{ExpertBalance::of(tape, inputs, decoder().experts, context_.parallel)};
+  if (routes_ != nullptr) {
+    const SequenceLayout& layout = inputs.layout();
+    experts.routes = {routes_,
+                      {.samples = inputs.samples(), .layout = layout, .own = context_rows(context_.parallel, layout)}};
+  }
   // The first layer frees its input.
-  Stream result = stack_.transformed(tape, std::move(x), marked.layout(), wanted, added, balance);
-  if (balance != nullptr) balance->report(outputs);
+  Stream result = stack_.transformed(tape, std::move(x), marked.layout(), wanted, added, experts);
+  if (experts.balance != nullptr) experts.balance->report(outputs);
   return result;
 }
 
@@ -315,7 +359,8 @@ Var DecoderSection::logits(Tape& tape, const Var& hidden) {
 }
 
 Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const LayerCache> caches, std::span<const Tensor> visual) {
+                                  std::span<const LayerCache> caches, std::span<const Tensor> visual,
+                                  const Tensor& heard, const Var& memory) {
   assert(context_.parallel.layout.ranks() == 1 && context_.stage.count == 1 && head_ != nullptr);
   Block wanted;  // all rows of several sequences, or the last row of a sequence
   if (caches.front().sequences.empty()) {
@@ -324,14 +369,16 @@ Var DecoderSection::cached_logits(Tape& tape, std::span<const std::int32_t> toke
   }
   Var x = stack_.embedded(tape, tape.indices(tokens).tensor(), layout);
   std::vector<AddedRows> added;
+  if (memory.defined()) added.push_back({decoder().memory.layer, memory, {}});
   for (const Tensor& rows : visual) {
     const Block at = tape.indices(image_rows(tokens));
     if (&rows == visual.data()) {
       x = index_add(tape, x, tape.input(rows), at);
     } else {
-      added.push_back({std::ssize(added), tape.input(rows), at});
+      added.push_back({&rows - visual.data() - 1, tape.input(rows), at});
     }
   }
+  if (heard.defined()) x = index_add(tape, x, tape.input(heard), tape.indices(rows_of_token(tokens, sound_token)));
   return logits(tape, stack_.normed(tape, stack_.transformed(tape, x, layout, wanted, caches, added)));
 }
 
@@ -344,6 +391,7 @@ DecoderConfig config_of(DecoderConfig config, const Stage& stage) {
     const auto first = config.mixers.begin() + stage.first_layer;
     config.mixers = {first, first + stage.layers};
   }
+  config.memory.layer -= stage.first_layer;
   std::vector<std::int64_t>& dense = config.experts.dense_layers;
   for (std::int64_t& layer : dense) layer -= stage.first_layer;
   std::erase_if(dense, [&](std::int64_t layer) { return layer < 0 || layer >= stage.layers; });
@@ -356,10 +404,10 @@ Cost DecoderSection::decoder_cost(const SampleShape& sample) const {
   const DecoderConfig here = config_of(decoder(), stack_.stage());
   Cost cost{body_flops(here, sample.tokens), 0};
   if (head_ != nullptr) cost.flops += head_flops(sample.tokens, here.width, here.vocabulary);
-  cost.working = body_working_bytes(here, sample.tokens, context_.precision);
+  const std::int64_t tensor = context_.parallel.layout.tensor;
+  cost.working = body_working_bytes(here, sample.tokens, context_.precision, tensor);
   if (context_.trained || context_.passes_gradient) {
-    cost.bytes =
-        body_bytes(here, sample.tokens, context_.precision, context_.recompute, context_.parallel.layout.tensor);
+    cost.bytes = body_bytes(here, sample.tokens, context_.precision, context_.recompute);
     if (context_.recompute > 0) cost.recomputed = body_flops(here, sample.tokens);
     if (!last_stage()) cost.bytes -= final_norm_bytes(here, sample.tokens, context_.precision);
   }
@@ -374,12 +422,16 @@ LayerCosts DecoderSection::layer_costs(const SampleShape& sample) const {
   return costs;
 }
 
-std::vector<std::int32_t> image_rows(std::span<const std::int32_t> tokens) {
+std::vector<std::int32_t> rows_of_token(std::span<const std::int32_t> tokens, std::int32_t token) {
   std::vector<std::int32_t> rows;
   for (std::size_t row = 0; row < tokens.size(); ++row) {
-    if (tokens[row] == image_token) rows.push_back(static_cast<std::int32_t>(row));
+    if (tokens[row] == token) rows.push_back(static_cast<std::int32_t>(row));
   }
   return rows;
+}
+
+std::vector<std::int32_t> image_rows(std::span<const std::int32_t> tokens) {
+  return rows_of_token(tokens, image_token);
 }
 
 Tensor targets_of(const Inputs& inputs) {

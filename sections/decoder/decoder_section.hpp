@@ -10,10 +10,15 @@
 // If the data have images, the first stage also takes the rows of `visual` for the positions of image tokens (LLaVA,
 // Liu et al. 2023):
 //   visual  (V, width) act, with the projector's precision, optional, differentiable
+// and if the data also have sounds (DataShape::sounds)
+//   heard   (H, width) as visual, for the positions of sounds
 // and if the projector sends rows for further layers, the stage of the k-th layer takes (and tokens, in every stage)
 //   visual_k  as visual
 // and every stage, if the model's positions or attention depend on images (DecoderConfig::needs_marks()):
 //   marks   (M, 4) i32, optional (Corpus::read_marks())
+//
+// The stage of the layer that reads a memory (DecoderConfig::memory, memory_layer.hpp) takes its rows:
+//   memory  (M, columns) act, with the memory's precision, differentiable; over ranks, rows of each rank
 //
 // IP-1 (image positions): the hidden input at an image position is its row of visual, plus the position's embedding if
 //       positions are learned. A sample with more or fewer image tokens than rows of visual is refused by its number.
@@ -69,12 +74,16 @@ class DecoderSection : public Section {
   [[nodiscard]] bool recomputes() const override { return true; }
 
   [[nodiscard]] const DecoderConfig& decoder() const { return stack_.config(); }
+  /// Sets the hook into the choice of experts in later passes, which it must outlive; null, as at first: none.
+  void set_routes(RouteHook* hook) { routes_ = hook; }
   /// Returns the logits (1, vocabulary) f32 of the token after the rows of `tokens` (N), which continue the sequence in
   /// `caches`, a cache for each layer; or (N, vocabulary), if the rows continue CachedSequences. `visual` (V, width)
-  /// act has a row for each of the V image tokens: the rows of visual, visual_1, ...; empty: there is none. On a single
-  /// rank and one stage, with an output layer.
+  /// act has a row for each of the V image tokens: the rows of visual, visual_1, ...; empty: there is none. `heard` has
+  /// the rows of sounds, `memory` the tokens' rows of a memory, if the decoder reads one; its filter's cache is the
+  /// last. On a single rank and one stage, with an output layer.
   [[nodiscard]] Var cached_logits(Tape& tape, std::span<const std::int32_t> tokens, const SequenceLayout& layout,
-                                  std::span<const LayerCache> caches, std::span<const Tensor> visual = {});
+                                  std::span<const LayerCache> caches, std::span<const Tensor> visual = {},
+                                  const Tensor& heard = {}, const Var& memory = {});
 
  protected:
   /// Throws JobError if decoder, data, layout and stage do not fit, see check_decoder, check_parallel_fit and
@@ -113,15 +122,22 @@ class DecoderSection : public Section {
   Var gathered_hidden(Tape& tape, const Inputs& inputs, Outputs& outputs);
   /// Applies the model's soft cap, if it has a cap, to logits (M, V) f32 in place.
   void cap_logits(Tape& tape, const Tensor& logits) const;
+  /// Returns whether the layers' experts need all rows, also in a last layer with few wanted rows.
+  [[nodiscard]] bool experts_need_all_rows() const { return decoder().experts.judged() || routes_ != nullptr; }
   /// Returns FLOPs and kept bytes of the stage's layers and, if it is here, the output layer.
   [[nodiscard]] Cost decoder_cost(const SampleShape& sample) const;
 
  private:
+  /// Adds the rows of a port to the stream at the rank's positions with `token`, which is one of `known`, all tokens.
+  [[nodiscard]] Var with_rows(Tape& tape, const Inputs& inputs, Var x, const char* port,
+                              std::span<const std::int32_t> known, std::int32_t token) const;
   /// Returns the rows of a port that the rank's image positions take; `marked` are all ranks' positions.
   [[nodiscard]] AddedRows own_rows(Tape& tape, const Inputs& inputs, const std::string& port,
                                    std::span<const std::int32_t> marked) const;
   /// Returns the rows that the stage's layers add.
   [[nodiscard]] std::vector<AddedRows> added_rows(Tape& tape, const Inputs& inputs) const;
+  /// Returns whether the stage has the layer that reads a memory.
+  [[nodiscard]] bool takes_memory() const;
   /// Returns whether the stage has the layer after which rows of visual_(tap + 1) are added.
   [[nodiscard]] bool takes_tap(std::int64_t tap) const;
   [[nodiscard]] Parameter* add_output_layer(const ParameterInit& init);
@@ -132,16 +148,20 @@ class DecoderSection : public Section {
 
   SectionContext context_;
   OutputLayer output_layer_;
-  bool reads_images_;      // the data have images
-  VisualRows visual_;      // its precision is given
-  Parameters parameters_;  // all parameters, or the frozen weights below adapters
+  bool reads_images_;           // the data have images
+  VisualRows visual_;           // its precision is given
+  std::optional<DType> heard_;  // precision of the rows of sounds; none: the data lack sounds next to images
+  Parameters parameters_;       // all parameters, or the frozen weights below adapters
   Parameters adapters_;
   DecoderStack stack_;  // after the parameters: refers to them
+  RouteHook* routes_ = nullptr;
   bool frozen_ = false;
   Parameter* head_ = nullptr;                        // null without an output layer in this stage
   mutable std::vector<std::string> names_of_model_;  // names in the complete body, sorted; made by ignores() of a stage
 };
 
+/// Returns the rows with this token, in order.
+[[nodiscard]] std::vector<std::int32_t> rows_of_token(std::span<const std::int32_t> tokens, std::int32_t token);
 /// Returns the rows whose token is `image_token`, in order.
 [[nodiscard]] std::vector<std::int32_t> image_rows(std::span<const std::int32_t> tokens);
 /// Returns a micro-batch's targets in the form of the losses, (M_c) i32.

@@ -257,6 +257,8 @@ std::string described(const DecoderConfig& config) {
     const ActiveElements elements = active_elements(config);
     out << ", " << billions(elements.all) << " parameters, " << billions(elements.active) << " active";
   }
+  if (config.memory.given())
+    out << ", a memory of " << config.memory.columns << " columns at layer " << config.memory.layer;
   out << (config.tied ? ", tied" : ", untied") << ", vocabulary " << config.vocabulary;
   return out.str();
 }
@@ -264,7 +266,8 @@ std::string described(const DecoderConfig& config) {
 double layer_flops(const DecoderConfig& config, std::int64_t layer, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   const auto width = static_cast<double>(config.width);
-  const double ffn = network_of(config, layer).products;
+  const double memory = config.memory.read_at(layer) ? 2.0 * static_cast<double>(config.memory.columns) : 0;
+  const double ffn = network_of(config, layer).products + memory;
   if (config.mixer_of(layer).kind == MixerKind::convolution) {
     return 2.0 * t * width * (4.0 * width + ffn) + 2.0 * t * width * static_cast<double>(config.conv_width);
   }
@@ -325,28 +328,28 @@ double delta_state_values(const DecoderConfig& config) {
 }
 
 /// Returns the bytes of a row that a training pass keeps in a layer.
-double layer_bytes(const DecoderConfig& config, std::int64_t layer, DType precision, std::int64_t tensor) {
+double layer_bytes(const DecoderConfig& config, std::int64_t layer, DType precision) {
   const auto width = static_cast<double>(config.width);
   // Norms, the mixer, two branches, and the FFN before and after its activation.
   const double norms = config.norms == BlockNorms::both ? 4.0 * width : 2.0 * width;
   const double ffn_values = network_of(config, layer).kept;
   const MixerKind kind = config.mixer_of(layer).kind;
-  const double gathered = tensor == 1 ? 0 : 4.0 * width * static_cast<double>(tensor);
   const double states = kind == MixerKind::delta ? sizeof(float) * delta_state_values(config) : 0;
-  const double activations = norms + mixer_values(config, kind) + 2.0 * width + ffn_values + gathered;
+  // Rows of a memory, keys and queries before and after their norms, values, gated and normed, and the filter's result.
+  const double memory = config.memory.read_at(layer) ? static_cast<double>(config.memory.columns) + 7.0 * width : 0;
+  const double activations = norms + mixer_values(config, kind) + 2.0 * width + ffn_values + memory;
   return activations * static_cast<double>(size_of(precision)) + 2.0 * width * sizeof(float) + states;
 }
 
 }  // namespace
 
-double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute,
-                  std::int64_t tensor) {
+double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t recompute) {
   const std::int64_t group = recompute == 0 ? std::max<std::int64_t>(config.layers, 1) : recompute;
   double largest = 0;  // of a group's layers
   for (std::int64_t first = 0; first < config.layers; first += group) {
     double bytes = 0;
     for (std::int64_t layer = first; layer < std::min(first + group, config.layers); ++layer) {
-      bytes += layer_bytes(config, layer, precision, tensor);
+      bytes += layer_bytes(config, layer, precision);
     }
     largest = std::max(largest, bytes);
   }
@@ -356,7 +359,7 @@ double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precis
   return static_cast<double>(tokens) * (largest + streams + ends);
 }
 
-double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision) {
+double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision, std::int64_t tensor) {
   const auto width = static_cast<double>(config.width);
   const double attention =
       static_cast<double>((config.output_gate ? 6 : 2) * config.query_columns() + 2 * config.key_columns());
@@ -368,7 +371,8 @@ double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DTyp
                                                                              : attention;
     most = std::max({most, mixer, network_of(config, layer).working});
   }
-  const double branch = (most + 2.0 * width) * static_cast<double>(size_of(precision));
+  const double gathered = tensor == 1 ? 0 : 2.0 * width * static_cast<double>(tensor);
+  const double branch = (most + 2.0 * width + gathered) * static_cast<double>(size_of(precision));
   return static_cast<double>(tokens) * (branch + 2.0 * width * sizeof(float));
 }
 

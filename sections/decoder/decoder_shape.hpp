@@ -33,6 +33,8 @@ struct DataShape {
   PictureGrids pictures = {};      ///< grids of the images
   bool marks = false;              ///< positions have marks (Corpus::read_marks())
   VisualRows visual = {};          ///< rows that a decoder receives for images
+  bool sounds = false;             ///< the data have sounds, in addition to images
+  VisualRows heard = {};           ///< rows that a decoder receives for these sounds
 };
 
 /// Returns `config` with kv_heads, head_size and ffn filled in: ffn is 4 x width (gpt2), or 8/3 x width rounded up to a
@@ -63,6 +65,7 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 /// Returns the FLOPs of a layer in a forward pass over a sample with T tokens:
 ///   2 T C (H + 2G) D + 2 T H D C + 2 T C F n       matrix products, 2 M N K each; n = 2 (gpt2) or 3 (others)
 ///   2 T C (3 k F + 3 Fs + E)                       in a layer with E experts, k for a token, in place of C F n
+///   2 T 2 E C                                      in the layer that reads a memory of E columns
 ///   2 * 2 * S * H D                                scores and their product with the values
 /// with S = T^2 / 2, the causal half, or in a layer with windows of W < T keys W T - W^2 / 2, or with a convolution
 ///   2 T C 4 C + 2 T C F n + 2 T C w                its two products, the feed-forward network, its filter
@@ -75,12 +78,13 @@ void check_decoder(const std::string& section, const DecoderConfig& config, cons
 [[nodiscard]] double head_flops(std::int64_t tokens, std::int64_t width, std::int64_t vocabulary);
 /// Returns the bytes of activations that a training pass of the body keeps until its backward pass, including the
 /// stream before its layers and the final norm's result; `config` must be resolved. With `recompute` layers to a group:
-/// the bytes of one group and the streams before all groups. Counts all `tensor` ranks together; each keeps the
-/// gathered input of either branch and its part of the sum after it, uncut.
+/// the bytes of one group and the streams before all groups. Counts all tensor ranks together.
 [[nodiscard]] double body_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision,
-                                std::int64_t recompute = 0, std::int64_t tensor = 1);
-/// Returns the bytes of a layer's values and gradients that a pass holds temporarily.
-[[nodiscard]] double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
+                                std::int64_t recompute = 0);
+/// Returns the bytes of a layer's values and gradients that a pass holds temporarily. Counts all `tensor` ranks
+/// together; each holds the gathered input of a branch and its gradient, uncut.
+[[nodiscard]] double body_working_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision,
+                                        std::int64_t tensor = 1);
 /// Returns the final norm's share of body_bytes().
 [[nodiscard]] double final_norm_bytes(const DecoderConfig& config, std::int64_t tokens, DType precision);
 

@@ -44,6 +44,7 @@ class DecoderStack::Builder {
   void add_layers(const std::string& prefix, Layer layer) {
     const Stage& stage = stack_.stage_;
     for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
+      if (config_.memory.read_at(i)) stack_.memory_ = add_memory(add_, config_);
       stack_.layers_.push_back(layer(prefix + std::to_string(i) + ".", i));
     }
   }
@@ -488,24 +489,23 @@ Var DecoderStack::embedded(Tape& tape, const Tensor& tokens, const SequenceLayou
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
-                                 const std::vector<AddedRows>& added,
-                                 const std::shared_ptr<ExpertBalance>& balance) const {
-  assert(balance == nullptr || !wanted.defined());
-  return through(tape, std::move(x), layout, wanted, {}, added, balance);
+                                 const std::vector<AddedRows>& added, const ExpertPass& experts) const {
+  assert((experts.balance == nullptr && experts.routes.hook == nullptr) || !wanted.defined());
+  return through(tape, std::move(x), layout, wanted, {}, added, experts);
 }
 
 Stream DecoderStack::transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                                  std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const {
-  assert(caches.size() == layers_.size() && parallel_.layout.ranks() == 1);
-  return through(tape, std::move(x), layout, wanted, caches, added, nullptr);
+  assert(caches.size() == layers_.size() + (memory_.key == nullptr ? 0 : 1) && parallel_.layout.ranks() == 1);
+  return through(tape, std::move(x), layout, wanted, caches, added, {});
 }
 
 Stream DecoderStack::through(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                              std::span<const LayerCache> caches, const std::vector<AddedRows>& added,
-                             const std::shared_ptr<ExpertBalance>& balance) const {
-  const auto run = [this, &tape, layout, wanted, caches, added, balance](std::size_t first, std::size_t end,
+                             const ExpertPass& experts) const {
+  const auto run = [this, &tape, layout, wanted, caches, added, experts](std::size_t first, std::size_t end,
                                                                          Stream before) {
-    return layers({&tape, first, end, balance.get()}, std::move(before), layout, wanted, caches, added);
+    return layers({&tape, first, end, &experts}, std::move(before), layout, wanted, caches, added);
   };
   return through_layers(tape, std::move(x), layers_.size(), recompute_, run);
 }
@@ -515,16 +515,30 @@ Stream DecoderStack::layers(const LayerRange& range, Stream x, const SequenceLay
   for (std::size_t i = range.first; i < range.end; ++i) {
     BlockOptions options = options_[i];
     if (!caches.empty()) options.cache = &caches[i];
-    options.balance = range.balance;
+    options.balance = range.experts->balance.get();
+    options.routes = range.experts->routes;
+    options.routes.rows.layer = stage_.first_layer + static_cast<std::int64_t>(i);
     const bool last = i + 1 == layers_.size();
+    for (const AddedRows& each : added) {
+      if (each.at.defined() || each.layer != options.routes.rows.layer) continue;
+      BlockOptions reading = options;
+      if (!caches.empty()) reading.cache = &caches.back();
+      x = with_memory(*range.tape, x, each.rows, memory_, config_.memory, std::move(reading), layout);
+    }
     x = transformer_block(*range.tape, layers_[i], options, std::move(x), layout, last ? wanted : Block());
     for (const AddedRows& each : added) {
-      if (each.layer != stage_.first_layer + static_cast<std::int64_t>(i)) continue;
+      if (!each.at.defined() || each.layer != options.routes.rows.layer) continue;
       assert(!last || !wanted.defined());
       x = index_add(*range.tape, whole(*range.tape, x), each.rows, each.at);
     }
   }
   return x;
+}
+
+std::vector<Parameter*> DecoderStack::matrices() const {
+  std::vector<Parameter*> matrices = product_matrices(layers_);
+  if (memory_.key != nullptr) matrices.insert(matrices.end(), {memory_.key, memory_.value});
+  return matrices;
 }
 
 Var DecoderStack::normed(Tape& tape, Stream x) const {

@@ -35,6 +35,7 @@
 #include "runtime/job/lora_config.hpp"
 #include "runtime/model/decoder_config.hpp"
 #include "runtime/ops/low_rank.hpp"
+#include "sections/memory/memory_layer.hpp"
 #include "sections/parameter_init.hpp"
 #include "sections/section.hpp"
 #include "sections/transformer_block.hpp"
@@ -47,11 +48,18 @@ struct StackAdapters {
   LoraConfig lora;
 };
 
-/// Rows that are added to the stream after a layer (DeepStack, Meng et al. 2024).
+/// Rows that are added to the stream after a layer (DeepStack, Meng et al. 2024), or of a memory that the layer reads
+/// before its mixer (memory_layer.hpp).
 struct AddedRows {
   std::int64_t layer = 0;  ///< layer of the complete model
-  Var rows;                ///< (N, width) act
-  Block at;                ///< (N) i32: the rank's row of the stream that each is added to
+  Var rows;                ///< (N, width) act; of a memory (M_t, columns)
+  Block at;                ///< (N) i32: the rank's row of the stream that each is added to; undefined: of a memory
+};
+
+/// What a pass does with the experts of all layers, apart from their networks. Both need all rows in every layer.
+struct ExpertPass {
+  std::shared_ptr<ExpertBalance> balance = {};  ///< losses; null: none
+  PassRoutes routes = {};                       ///< hook into the choice of experts, and the rows of the pass
 };
 
 // Over ranks: the token embedding is sharded over the vocabulary, positions and norms are replicated, layers as in
@@ -75,11 +83,10 @@ class DecoderStack {
   [[nodiscard]] const std::vector<BlockOptions>& layer_options() const { return options_; }
   /// Applies all layers of the stage: (M_t, width) f32, or (N, width) f32 of the rows `wanted` (N) i32 if that is
   /// defined, as transformer_block. With `wanted`, no rows are `added` after the last layer.
-  /// `balance` are the losses of experts in the pass; null: none.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted = Block(),
-                     const std::vector<AddedRows>& added = {},
-                     const std::shared_ptr<ExpertBalance>& balance = nullptr) const;
-  /// Does the same for rows that continue a sequence, with a cache for each layer. On a single rank only.
+                     const std::vector<AddedRows>& added = {}, const ExpertPass& experts = {}) const;
+  /// Does the same for rows that continue a sequence, with a cache for each layer, and then one for the filter of a
+  /// memory. On a single rank only.
   Stream transformed(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                      std::span<const LayerCache> caches, const std::vector<AddedRows>& added = {}) const;
   /// Applies the final norm: x's shape, act. Last stage only.
@@ -94,7 +101,7 @@ class DecoderStack {
   /// Returns the adapters under PEFT's names, layer by layer.
   [[nodiscard]] const std::vector<StateEntry>& adapter_state() const { return adapter_state_; }
   /// Returns the parameters that only matrix products use: a frozen section may keep just their packed forms.
-  [[nodiscard]] std::vector<Parameter*> matrices() const { return product_matrices(layers_); }
+  [[nodiscard]] std::vector<Parameter*> matrices() const;
 
  private:
   class Builder;
@@ -104,12 +111,12 @@ class DecoderStack {
     Tape* tape;
     std::size_t first;
     std::size_t end;
-    ExpertBalance* balance;
+    const ExpertPass* experts;
   };
-  /// Applies all layers of the stage; `caches` may be empty, `balance` null.
+  /// Applies all layers of the stage; `caches` may be empty.
   Stream through(Tape& tape, Stream x, const SequenceLayout& layout, const Block& wanted,
                  std::span<const LayerCache> caches, const std::vector<AddedRows>& added,
-                 const std::shared_ptr<ExpertBalance>& balance) const;
+                 const ExpertPass& experts) const;
   Stream layers(const LayerRange& range, Stream x, const SequenceLayout& layout, const Block& wanted,
                 std::span<const LayerCache> caches, const std::vector<AddedRows>& added) const;
   /// Returns the options of layer `index` of the complete model.
@@ -125,6 +132,7 @@ class DecoderStack {
   Parameter* positions_ = nullptr;  // GPT-2 only
   std::vector<BlockWeights> layers_;
   Affine final_norm_;
+  MemoryWeights memory_;
   std::vector<StateEntry> state_;
   std::deque<LowRank> adapters_;  // stable addresses
   std::vector<StateEntry> adapter_state_;

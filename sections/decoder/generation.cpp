@@ -68,9 +68,33 @@ class PassLists {
 
 static_assert(sizeof(CachedSequence) == 2 * sizeof(std::int32_t));
 
-std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFolder& folder, DType precision) {
-  auto model = std::make_unique<DecoderLm>(context_of(ops, precision, folder.lora),
-                                           DecoderLm::Options{read_hf_config(folder.weights).value_or_throw(), {}});
+std::unique_ptr<NGramMemory> loaded_memory(const OperatorTable& ops, const std::filesystem::path& folder,
+                                           DType precision) {
+  if (folder.empty()) return nullptr;
+  const HfConfigText config = read_hf_config_text(folder).value_or_throw();
+  NGramMemory::Options options;
+  options.shape = parse_ngram_config(config.text, config.file).value_or_throw();
+  auto memory = std::make_unique<NGramMemory>(context_of(ops, precision, {}), options);
+  load_weights(*memory, folder).or_throw();
+  return memory;
+}
+
+std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFolder& folder, DType precision,
+                                       const NGramMemory* memory) {
+  DecoderConfig config = read_hf_config(folder.weights).value_or_throw();
+  config.memory = stored_memory(folder.weights);
+  const std::int64_t read = config.memory.columns, held = memory == nullptr ? 0 : memory->ids().shape().columns();
+  if (read != held) {
+    const std::string reads = read == 0 ? "reads no memory" : "reads a memory of " + std::to_string(read) + " columns";
+    throw JobError(folder.weights.string() + ": the decoder " + reads +
+                   (held == 0   ? "; give its folder (generate --memory DIR)"
+                    : read == 0 ? "; leave --memory out"
+                                : ", but the given memory has " + std::to_string(held) +
+                                      "; name the memory that the decoder was trained with"));
+  }
+  if (memory != nullptr) config.memory.orders = memory->ids().shape().orders;
+  auto model =
+      std::make_unique<DecoderLm>(context_of(ops, precision, folder.lora), DecoderLm::Options{std::move(config), {}});
   model->freeze();
   load_model(*model, folder).or_throw();
   return model;
@@ -78,18 +102,22 @@ std::unique_ptr<DecoderSection> loaded(const OperatorTable& ops, const ModelFold
 
 }  // namespace
 
-Generation::Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision)
-    : Generation(ops, ModelFolder::open(folder).value_or_throw(), precision) {}
+Generation::Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision,
+                       const std::filesystem::path& memory)
+    : Generation(ops, ModelFolder::open(folder).value_or_throw(), precision, loaded_memory(ops, memory, precision)) {}
 
-Generation::Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision)
-    : Generation(ops, loaded(ops, folder, precision), precision) {}
+Generation::Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision,
+                       std::unique_ptr<NGramMemory> memory)
+    : Generation(ops, loaded(ops, folder, precision, memory.get()), precision) {
+  table_ = std::move(memory);
+}
 
 Generation::Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision,
                        std::function<void()> complete)
     : complete_(std::move(complete)),
       model_(std::move(section)),
       arena_(std::size_t{32} << 20, ops.memory()),
-      memory_(2 * static_cast<std::size_t>(model_->decoder().layers)),
+      memory_(2 * static_cast<std::size_t>(model_->decoder().layers) + 1),
       caches_(static_cast<std::size_t>(model_->decoder().layers)),
       tape_(ops, arena_, precision, false) {}
 
@@ -106,8 +134,14 @@ std::string Generation::refusal(std::span<const std::int32_t> prompt, const Prom
     return "the prompt has " + std::to_string(images) + " image tokens, but its images have " + std::to_string(rows) +
            " rows";
   }
+  const std::int64_t sounds = std::ranges::count(prompt, sound_token),
+                     heard = given.heard.defined() ? given.heard.rows() : 0;
+  if (sounds != heard) {
+    return "the prompt has " + std::to_string(sounds) + " sound tokens, but its sounds have " + std::to_string(heard) +
+           " rows";
+  }
   for (const std::int32_t token : prompt) {
-    if (token == image_token || (token >= 0 && token < config.vocabulary)) continue;
+    if (token == image_token || token == sound_token || (token >= 0 && token < config.vocabulary)) continue;
     return "the prompt has token " + std::to_string(token) + ", but the model's ids are 0 to " +
            std::to_string(config.vocabulary - 1);
   }
@@ -153,6 +187,23 @@ void Generation::reserve(std::int64_t slots, std::int64_t rows) {
     hold(caches_[i].keys, memory_[2 * i], rows_of_keys, act);
     hold(caches_[i].values, memory_[2 * i + 1], rows_of_keys, act);
   }
+  if (table_) hold(memory_cache_.tail, memory_.back(), {slots * memory_rows(), config.width}, act);
+}
+
+void Generation::remember(Sequence& sequence, std::span<const std::int32_t> tokens,
+                          std::vector<std::int32_t>& rows) const {
+  if (!table_) return;
+  const NGramShape& shape = table_->ids().shape();
+  const std::size_t before = rows.size();
+  rows.resize(before + tokens.size() * static_cast<std::size_t>(shape.all_heads()));
+  table_->ids().rows_of(sequence.last, tokens, std::span(rows).subspan(before));
+  sequence.last.insert(sequence.last.end(), tokens.begin(), tokens.end());
+  const std::int64_t surplus = std::ssize(sequence.last) - (shape.orders - 1);
+  if (surplus > 0) sequence.last.erase(sequence.last.begin(), sequence.last.begin() + surplus);
+}
+
+Var Generation::look_up(std::span<const std::int32_t> rows) {
+  return table_ ? table_->look_up(tape_, rows) : Var();
 }
 
 void Generation::hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape, DType dtype) {
@@ -175,16 +226,26 @@ std::vector<LayerCache> Generation::of_slot(std::int64_t slot) const {
     }
     caches.push_back(cache);
   }
+  if (table_) {
+    caches.push_back(memory_cache_);
+    caches.back().first = at(slot).rows;
+    caches.back().tail = memory_cache_.tail.row_slice(slot * memory_rows(), memory_rows());
+  }
   return caches;
 }
 
 std::vector<LayerCache> Generation::of_sequences(std::span<const CachedSequence> rows,
                                                  std::span<const CachedSequence> tails,
-                                                 std::span<const CachedSequence> states) const {
+                                                 std::span<const CachedSequence> states,
+                                                 std::span<const CachedSequence> memories) const {
   std::vector<LayerCache> caches = caches_;
   for (LayerCache& cache : caches) {
     cache.sequences = cache.keys.defined() ? rows : tails;
     cache.state_sequences = states;
+  }
+  if (table_) {
+    caches.push_back(memory_cache_);
+    caches.back().sequences = memories;
   }
   return caches;
 }
@@ -209,6 +270,8 @@ bool Generation::advance(std::int64_t slot) {
   for (const Tensor& tap : images > 0 ? own.images.taps : std::vector<Tensor>()) {
     visual.push_back(tap.row_slice(own.visual_taken, images));
   }
+  const std::int64_t sounds = std::ranges::count(block, sound_token);
+  const Tensor heard = sounds > 0 ? own.images.heard.row_slice(own.heard_taken, sounds) : Tensor();
   std::vector<std::int32_t> positions = part_of_rows(own.columns.positions, first, end, mark_axes);
   const std::vector<std::int32_t> ends = part_of_rows(own.columns.ends, first, end);
   const std::int32_t offsets[] = {0, static_cast<std::int32_t>(end - first)};
@@ -222,9 +285,12 @@ bool Generation::advance(std::int64_t slot) {
   layout.positions = lists.put(positions);
   logits_ = Var();
   tape_.set_rows_alone(false);
-  logits_ = model_->cached_logits(tape_, block, layout, of_slot(slot), visual);
+  std::vector<std::int32_t> rows;
+  remember(own, block, rows);
+  logits_ = model_->cached_logits(tape_, block, layout, of_slot(slot), visual, heard, look_up(rows));
   own.rows = end;
   own.visual_taken += images;
+  own.heard_taken += sounds;
   own.prompt = own.prompt.subspan(block.size());
   if (!own.prompt.empty()) return false;
   read_logits();
@@ -237,8 +303,8 @@ bool Generation::advance(std::int64_t slot) {
 void Generation::append(std::span<const NextToken> tokens) {
   const std::int64_t axes =
       std::ranges::any_of(tokens, [&](const NextToken& next) { return at(next.slot).skipped != 0; }) ? mark_axes : 1;
-  std::vector<std::int32_t> ids, positions, offsets(1);
-  std::vector<CachedSequence> sequences, tails, states;
+  std::vector<std::int32_t> ids, positions, offsets(1), memory;
+  std::vector<CachedSequence> sequences, tails, states, memories;
   for (const NextToken& next : tokens) {
     Sequence& own = sequences_[static_cast<std::size_t>(next.slot)];
     assert(own.rows > 0 && own.rows < rows_ && own.prompt.empty());
@@ -249,6 +315,8 @@ void Generation::append(std::span<const NextToken> tokens) {
     sequences.push_back({static_cast<std::int32_t>(next.slot * rows_), rows});
     if (decoder().conv_width > 0) tails.push_back({static_cast<std::int32_t>(next.slot * tail_rows()), rows});
     if (decoder().delta.key_heads > 0) states.push_back({static_cast<std::int32_t>(next.slot), rows});
+    remember(own, std::span(&next.token, 1), memory);
+    if (table_) memories.push_back({static_cast<std::int32_t>(next.slot * memory_rows()), rows});
     offsets.push_back(static_cast<std::int32_t>(ids.size()));
     ++own.rows;
   }
@@ -257,8 +325,9 @@ void Generation::append(std::span<const NextToken> tokens) {
   PassLists lists(tape_);
   const SequenceLayout layout{
       .offsets = offsets, .positions = lists.put(positions), .device_offsets = lists.put(offsets), .axes = axes};
-  logits_ = model_->cached_logits(tape_, ids, layout,
-                                  of_sequences(lists.put(sequences), lists.put(tails), lists.put(states)));
+  logits_ = model_->cached_logits(
+      tape_, ids, layout, of_sequences(lists.put(sequences), lists.put(tails), lists.put(states), lists.put(memories)),
+      {}, {}, look_up(memory));
   read_logits();
 }
 

@@ -23,6 +23,7 @@
 #include "runtime/core/memory_space.hpp"
 #include "sections/decoder/decoder_section.hpp"
 #include "sections/decoder/marked_layout.hpp"
+#include "sections/memory/ngram_memory.hpp"
 #include "sections/model_folder.hpp"
 
 namespace maestro {
@@ -32,6 +33,7 @@ struct PromptImages {
   Tensor visual = {};                        ///< (V, width) act: a row for each image token; undefined: none
   std::span<const std::int32_t> marks = {};  ///< (T, 4), as Corpus::read_marks(); empty: a text's
   std::vector<Tensor> taps = {};             ///< rows of visual_1, ..., each as `visual`
+  Tensor heard = {};                         ///< (H, width) act: a row for each token of a sound next to images
 };
 
 /// A token to append to the sequence in a slot.
@@ -44,9 +46,11 @@ struct NextToken {
 class Generation {
  public:
   static constexpr std::int64_t block_rows = 512;  ///< most prompt rows at once: bounds the activations' memory
-  /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`. Throws
-  /// JobError.
-  Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision);
+  /// Loads a Hugging Face folder, or adapters with the weights below them, for products in `precision`, and the memory
+  /// that it reads: a folder of ngram_memory, in host memory; empty: none. Throws JobError, also for a decoder that
+  /// reads another memory, or none.
+  Generation(const OperatorTable& ops, const std::filesystem::path& folder, DType precision,
+             const std::filesystem::path& memory = {});
   /// Takes a section with its values, frozen, on a single rank and stage, with an output layer. `complete` waits for
   /// the work that `ops` have received; empty: work is complete when they return.
   Generation(const OperatorTable& ops, std::shared_ptr<DecoderSection> section, DType precision,
@@ -79,17 +83,25 @@ class Generation {
   struct Sequence {
     std::span<const std::int32_t> prompt;  // its rows that are not computed yet
     PromptImages images;
-    MarkColumns columns;            // of the whole prompt
-    std::int64_t rows = 0;          // computed
-    std::int64_t visual_taken = 0;  // rows of images.visual
-    std::int64_t skipped = 0;       // positions that the prompt's images skip: of the token after it, minus its number
+    MarkColumns columns;                  // of the whole prompt
+    std::int64_t rows = 0;                // computed
+    std::int64_t visual_taken = 0;        // rows of images.visual
+    std::int64_t heard_taken = 0;         // rows in images.heard
+    std::vector<std::int32_t> last = {};  // tokens before the next, as many as an n-gram may have; with a memory
+    std::int64_t skipped = 0;  // positions that the prompt's images skip: of the token after it, minus its number
   };
-  Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision);
+  Generation(const OperatorTable& ops, const ModelFolder& folder, DType precision, std::unique_ptr<NGramMemory> memory);
+  /// Returns the rows of the memory for tokens that continue a sequence, and remembers them.
+  void remember(Sequence& sequence, std::span<const std::int32_t> tokens, std::vector<std::int32_t>& rows) const;
+  /// Returns these rows; undefined without a memory.
+  [[nodiscard]] Var look_up(std::span<const std::int32_t> rows);
   /// Returns the columns of marks that the decoder reads. Throws std::invalid_argument for marks that do not fit.
   [[nodiscard]] MarkColumns columns_of(std::span<const std::int32_t> prompt, const PromptImages& images) const;
   [[nodiscard]] const Sequence& at(std::int64_t slot) const { return sequences_[static_cast<std::size_t>(slot)]; }
   /// Returns the rows that a convolution's tail holds of a sequence.
   [[nodiscard]] std::int64_t tail_rows() const { return std::max<std::int64_t>(decoder().conv_width, 1) - 1; }
+  /// Returns the rows that the tail of the memory's filter holds of a sequence.
+  [[nodiscard]] std::int64_t memory_rows() const { return (filter_width - 1) * decoder().memory.orders; }
   /// Makes a layer's tensor of this shape, unless it has as many rows.
   void hold(Tensor& tensor, SpaceMemory& memory, const Shape& shape, DType dtype);
   /// Returns each layer's cache: the rows of a slot, or the rows of all slots for sequences, which begin at other rows
@@ -97,15 +109,18 @@ class Generation {
   [[nodiscard]] std::vector<LayerCache> of_slot(std::int64_t slot) const;
   [[nodiscard]] std::vector<LayerCache> of_sequences(std::span<const CachedSequence> rows,
                                                      std::span<const CachedSequence> tails,
-                                                     std::span<const CachedSequence> states) const;
+                                                     std::span<const CachedSequence> states,
+                                                     std::span<const CachedSequence> memories) const;
   /// Reads the logits of the last pass, if they are in other memory.
   void read_logits();
 
   std::function<void()> complete_;
   std::shared_ptr<DecoderSection> model_;
   Arena arena_;
-  std::vector<SpaceMemory> memory_;  // two for each layer
+  std::unique_ptr<NGramMemory> table_;  // null: no memory
+  std::vector<SpaceMemory> memory_;     // two for each layer, and one for table_
   std::vector<LayerCache> caches_;   // cache for each layer, in memory_: keys (slots * rows, G D), tails of all slots
+  LayerCache memory_cache_;          // all slots' tails for the memory's filter
   std::int64_t rows_ = 0;            // most of a sequence
   std::vector<Sequence> sequences_;  // by slot
   Tape tape_;                        // after the arena it allocates from

@@ -144,15 +144,16 @@ EncoderRows encoder_rows(const VisionConfig& config, const std::string& section,
   const SequenceLayout& samples = inputs.layout(Axis::patches);
   EncoderRows rows;
   rows.offsets = image_offsets(places, samples);
-  rows.first.resize(places.size());
+  const auto windows = static_cast<std::size_t>(config.mels > 0 ? row_windows : 1);
+  rows.first.resize(places.size() * windows);
   rows.second.resize(places.size());
   std::size_t sample = 0;
   for (std::size_t image = 0; image + 1 < rows.offsets.size(); ++image) {
     const auto begin = static_cast<std::size_t>(rows.offsets[image]);
     const auto end = static_cast<std::size_t>(rows.offsets[image + 1]);
     while (samples.offsets[sample + 1] <= rows.offsets[image]) ++sample;
-    const std::string where = section + ": sample " + std::to_string(inputs.samples()[sample].value()) + ": image " +
-                              std::to_string(places[begin].image) + " ";
+    const std::string where = section + ": sample " + std::to_string(inputs.samples()[sample].value()) +
+                              (config.mels > 0 ? ": sound " : ": image ") + std::to_string(places[begin].image) + " ";
     const Places own = places.subspan(begin, end - begin);
     const PatchGrid grid = grid_of(own, config.class_row, where);
     if (config.whole_tiles) check_whole_tile(config, grid, where + "has ");
@@ -162,6 +163,11 @@ EncoderRows encoder_rows(const VisionConfig& config, const std::string& section,
     for (std::size_t at = begin; at < end; ++at) {
       if (config.positions == PatchPositions::interpolated) {
         add_entries(config, places[at], grid, static_cast<std::int32_t>(at), rows.mix);
+      } else if (config.mels > 0) {
+        // Windows outside of a sound are the second convolution's padding, without the first one's bias.
+        rows.first[at * windows] = places[at].row == 0 ? -1 : 0;
+        rows.first[at * windows + windows - 1] = places[at].column == 0 ? 0 : -1;
+        rows.second[at] = places[at].row;
       } else {
         std::tie(rows.first[at], rows.second[at]) = entries_of(config, places[at], columns);
       }

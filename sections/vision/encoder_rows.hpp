@@ -19,14 +19,15 @@
 
 namespace maestro {
 
-/// A row's entry in port "places": number of the image in its sample, row and column; both -1 for a class row.
+/// A row's entry in port "places": number of the image in its sample, row and column; both -1 for a class row. The
+/// column of a sound's row is 1 if its last window lies after the sound's end, else 0.
 struct PatchPlace {
   std::int32_t image, row, column;
 };
 
 struct EncoderRows {
   std::vector<std::int32_t> offsets;  ///< images + 1
-  std::vector<std::int32_t> first;    ///< (P) entry in the first table; -1: none
+  std::vector<std::int32_t> first;    ///< (P) entry in the first table, of sounds (3 P) by window; -1: none
   std::vector<std::int32_t> second;   ///< (P) entry in the second table
   WeightedRows mix;                   ///< interpolated: entries of the table, by row
 

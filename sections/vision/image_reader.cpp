@@ -48,9 +48,9 @@ LoadedSection loaded(const OperatorTable& ops, const char* name, const typename 
 }  // namespace
 
 std::unique_ptr<ImageReader> ImageReader::open(const OperatorTable& ops, const std::filesystem::path& folder,
-                                               DType precision) {
-  const VisionEncoder::Options vision{read_hf_vision_config(folder).value_or_throw(), {}};
-  const Projector::Options projector{read_hf_projector_config(folder).value_or_throw(), {}, {}};
+                                               DType precision, Modality modality) {
+  const VisionEncoder::Options vision{read_hf_vision_config(folder, modality).value_or_throw(), {}};
+  const Projector::Options projector{read_hf_projector_config(folder, modality).value_or_throw(), {}, {}};
   return std::make_unique<ImageReader>(ops, loaded<VisionEncoder>(ops, "vision", vision, folder, precision),
                                        loaded<Projector>(ops, "projector", projector, folder, precision));
 }
@@ -71,6 +71,9 @@ ImageRows ImageReader::read(const SampleImages& images) {
   vision_.section->forward(seeing_, to_vision, seen);
   for (const Port& features : vision_.section->ports().outputs) {
     to_projector.set(features.name, projecting_.input(seen.find(features.name)->value()));
+  }
+  for (const Port& port : projector_.section->ports().inputs) {
+    if (port.name == "places") to_projector.set(port.name, projecting_.input(images.places));
   }
   if (images.sources.defined()) {
     to_projector.set("sources", projecting_.input(images.sources));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/core/modality.hpp"
 #include "runtime/ops/operator_table.hpp"
 #include "sections/section.hpp"
 
@@ -47,9 +48,10 @@ class ImageReader {
   /// Takes sections with their values, frozen, on a single rank.
   ImageReader(const OperatorTable& ops, LoadedSection vision, LoadedSection projector);
 
-  /// Loads both sections of a vision-language model's folder. Throws JobError.
+  /// Loads both sections of a vision-language model's folder; `modality` chooses them if the model reads images and
+  /// sounds. Throws JobError.
   [[nodiscard]] static std::unique_ptr<ImageReader> open(const OperatorTable& ops, const std::filesystem::path& folder,
-                                                         DType precision);
+                                                         DType precision, Modality modality = Modality::image);
 
   /// Throws JobError if the projector makes another number of rows.
   [[nodiscard]] ImageRows read(const SampleImages& images);

@@ -46,23 +46,26 @@ std::int64_t decoder_width(const JobTable& table) {
 
 }  // namespace
 
-Projector::Options Projector::Options::read(const JobTable& table, const JobTable& root) {
+Projector::Options Projector::Options::read(const JobTable& table, const JobTable& root, Modality modality) {
+  const char* const link = modality == Modality::image ? "vision" : "audio";
   Options options;
   ProjectorConfig& config = options.projector;
   if (const std::string weights = read_weights_folder(table); !weights.empty()) {
-    const auto stored = read_hf_projector_config(weights);
+    const auto stored = read_hf_projector_config(weights, modality);
     if (!stored) table.fail("weights", stored.error().message);
     config = *stored;
   }
-  config.vision_width = table.integer("vision_width", config.vision_width, size_range,
-                                      {"columns of the input; absent: the width of section `vision`"});
+  config.vision_width =
+      table.integer("vision_width", config.vision_width, size_range,
+                    {modality == Modality::image ? "columns of the input; absent: the width of section `vision`"
+                                                 : "columns of the input; absent: section `audio` has them"});
   config.width = table.integer("width", config.width, size_range,
                                {"columns of the output; absent: the width of section `decoder`"});
   config.init_std =
       table.number("init_std", config.init_std, positive, {"the standard deviation of initial random values"});
-  if (config.vision_width == 0) config.vision_width = width_of(table, root, "vision_width", "vision", vision_width);
+  if (config.vision_width == 0) config.vision_width = width_of(table, root, "vision_width", link, vision_width);
   if (config.width == 0) config.width = width_of(table, root, "width", "decoder", decoder_width);
-  const std::string vision = table.text("vision", "vision", {"the section before the projector"});
+  const std::string vision = table.text(link, link, {"the section before the projector"});
   if (root.has(vision)) options.features = read_precision(root.table(vision));
   (void)table.text("decoder", "decoder", {"the section after the projector"});
   return options;
@@ -136,8 +139,11 @@ Ports Projector::ports() const {
     ports.inputs.push_back(std::move(features));
     ports.outputs.push_back(std::move(visual));
   }
-  if (!config_.newline) return ports;
   // Optional, so that only features decide about the axis.
+  if (config_.drops_rest) {
+    ports.inputs.push_back({"places", DType::i32, 3, false, true, Axis::patches, Sharding::replicated});
+  }
+  if (!config_.newline) return ports;
   const Port sources{"sources", DType::i32, row_mix_terms, false, true, Axis::visual, Sharding::replicated};
   Port weights = sources;
   weights.name = "weights";
@@ -146,15 +152,34 @@ Ports Projector::ports() const {
   return ports;
 }
 
+std::vector<bool> Projector::used_of_sample(const Inputs& inputs, std::int64_t first, std::int64_t count) const {
+  std::vector<bool> used(static_cast<std::size_t>(count), true);
+  if (config_.tile_rows > 0) {
+    for (std::int64_t row = 0; row < count; row += config_.tile_rows) used[static_cast<std::size_t>(row)] = false;
+  }
+  if (!config_.drops_rest) return used;
+  const std::int32_t* tiles = inputs.host("places").data<std::int32_t>() + first * 3;
+  for (std::int64_t begin = 0, end = 0; begin < count; begin = end) {
+    while (end < count && tiles[end * 3] == tiles[begin * 3]) ++end;
+    const std::int64_t rest = (end - begin) % config_.pool;
+    std::fill(used.begin() + (end - rest), used.begin() + end, false);
+  }
+  return used;
+}
+
 std::vector<std::int32_t> Projector::used_rows(const Inputs& inputs) const {
+  if (config_.drops_rest && !inputs.has("places")) {
+    throw JobError(context_.name + ": nothing is connected to places, but the model drops rows at a tile's end");
+  }
   const auto rows = inputs.lengths(Axis::patches);
   const auto expected = inputs.lengths(Axis::visual);
   std::vector<std::int32_t> used;
   std::int32_t row = 0;
   for (std::size_t sample = 0; sample < rows.size(); ++sample) {
     const std::size_t before = used.size();
-    for (std::int64_t at = 0; at < rows[sample]; ++at, ++row) {
-      if (config_.tile_rows == 0 || at % config_.tile_rows != 0) used.push_back(row);
+    for (const bool is_used : used_of_sample(inputs, row, rows[sample])) {
+      if (is_used) used.push_back(row);
+      ++row;
     }
     const bool whole = config_.tile_rows == 0 || rows[sample] % config_.tile_rows == 0;
     const auto kept = static_cast<std::int64_t>(used.size() - before);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps vision features to a decoder's embedding space: linear, GELU, linear (LLaVA 1.5, Liu et al. 2023), or a single
 // linear product (Idefics3, Laurencon et al. 2024), after a norm if the model has one (Qwen2-VL, Wang
-// et al. 2024; InternVL, Chen et al. 2023).
+// et al. 2024; InternVL, Chen et al. 2023; Qwen2-Audio, Chu et al. 2024).
 //
 // Inputs  features  (P, vision width) act, with the vision section's precision, differentiable
 //         sources   (V, 4) i32, weights (V, 4) f32: only with `newline`; see row_mix.hpp
+//         places    (P, 3) i32: only with drops_rest; the first column is the number of the tile in its sample
 //         features_1, features_2, ...  as features, with `taps` (Qwen3-VL, Bai et al. 2025)
 // Outputs visual    (V, width) act, differentiable
 //         visual_1, visual_2, ...  the same for the features of each tap, by separate products
 //
 // PN-1 (rows): with tile_rows, each sample's features are tiles of this many rows, and the first row of a tile, its
 //       class row, is dropped. Then the mean of each `pool` consecutive rows is one row, with norm before_join a norm
-//       is applied to each row, and each `join` consecutive rows are one row, side by side. A sample with other numbers
-//       of rows is refused by its number. With newline, the rows of features, once projected, are mixed into the
-//       decoder's rows.
+//       is applied to each row, and each `join` consecutive rows are one row, side by side. With drops_rest, rows at
+//       the end of a tile that do not fill a block of `pool` are dropped. A sample with other numbers of rows is
+//       refused by its number. With newline, the rows of features, once projected, are mixed into the decoder's rows.
 // PN-2 (ranks): each rank has separate rows of both ports. The tensor group gathers the features of its context part.
 //       Of two products the first is cut by its weight's rows, the second by its weight's columns, and the sum is
 //       scattered by rows; norm and a single product are replicated, and each rank computes its own rows. With join,
@@ -39,7 +40,8 @@ class Projector final : public Section {
     /// Reads the options. `vision_width` defaults to the width of the section that key `vision` names (default
     /// "vision"), `width` to the width of the section that key `decoder` names (default "decoder"). With `weights` the
     /// folder's config.json takes precedence over these sections. Throws JobError.
-    static Options read(const JobTable& table, const JobTable& root);
+    /// For sounds the key of the first section is `audio`, with this default.
+    static Options read(const JobTable& table, const JobTable& root, Modality modality = Modality::image);
   };
   /// Throws JobError if a width is below 1 or below the tensor degree, and for PN-2.
   Projector(const SectionContext& context, const Options& options);
@@ -90,6 +92,8 @@ class Projector final : public Section {
   [[nodiscard]] Var projected(Tape& tape, const Var& x, const Branch& branch) const;
   /// Returns the features' rows that are used, in order.
   [[nodiscard]] std::vector<std::int32_t> used_rows(const Inputs& inputs) const;
+  /// Returns whether a row is used, by its number in a sample whose rows are [first, first + count).
+  [[nodiscard]] std::vector<bool> used_of_sample(const Inputs& inputs, std::int64_t first, std::int64_t count) const;
   /// Returns (V, joined_columns()) act from all features (PN-1); for a single product only the rank's rows.
   [[nodiscard]] Var joined(Tape& tape, const Var& features, const Inputs& inputs) const;
   /// Returns the rank's rows of visual. `parts` (P, width) adds up over the tensor ranks to the projected features.

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* model = "vision_model.";
 constexpr std::string_view layers_prefix = "encoder.layers.";
+constexpr const char* key_name = "k_proj";
 
 VisionConfig checked(const SectionContext& context, const VisionEncoder::Options& options) {
   VisionConfig config = resolved(options.vision, options.data);
@@ -72,6 +73,21 @@ struct VisionEncoder::Images {
 
 namespace {
 
+/// Returns rows (positions, width) of sines and cosines, as Whisper's: the wavelengths grow from 2 pi to 20000 pi.
+std::vector<float> sinusoids(std::span<const std::int32_t> positions, std::int64_t width) {
+  const std::int64_t half = width / 2;
+  const auto step = static_cast<float>(std::log(1e4) / static_cast<double>(half - 1));
+  std::vector<float> rows;
+  rows.reserve(positions.size() * static_cast<std::size_t>(width));
+  for (const std::int32_t position : positions) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      const float angle = static_cast<float>(position) * std::exp(-step * static_cast<float>(column % half));
+      rows.push_back(column < half ? std::sin(angle) : std::cos(angle));
+    }
+  }
+  return rows;
+}
+
 /// Returns the frequencies of a head, half of its pairs for each axis: theta^(-2 j / (D / 2)), as in Qwen2-VL.
 RotaryFrequencies axial_frequencies(double theta, std::int64_t head_size) {
   RotaryFrequencies found;
@@ -125,6 +141,7 @@ void VisionEncoder::build_embedding(ParameterBuilder& add) {
   const auto table = [&](const std::string& name, std::int64_t entries) {
     return &add.stored(add.matrix(embeddings + name, Shape{entries, config_.width}, config_.init_std));
   };
+  if (config_.mels > 0) return build_convolutions(add, embeddings);
   // A convolution's kernel with a stride equal to its size.
   const std::string patch = embeddings + "patch_embedding";
   const std::int64_t side = config_.patch;
@@ -147,6 +164,21 @@ void VisionEncoder::build_embedding(ParameterBuilder& add) {
   }
 }
 
+void VisionEncoder::build_convolutions(ParameterBuilder& add, const std::string& prefix) {
+  const std::int64_t width = config_.width;
+  const double deviation = config_.init_std;
+  patch_embedding_.weight =
+      &add.stored(add.matrix(prefix + "conv1.weight", Shape{width, config_.mels, kernel_frames}, deviation));
+  first_table_ = &add.vectors({prefix + "conv1.bias"}, width, deviation);
+  const std::string second = prefix + "conv2";
+  second_convolution_ = {&add.kernel(second + ".weight", Shape{width, row_windows * width}, deviation, row_windows),
+                         &add.stored(add.vector(second + ".bias", width, 0.0F))};
+  if (config_.positions == PatchPositions::sinusoids) return;
+  const std::string table = prefix + "position_embedding.weight";
+  second_table_ = &add.undecayed(table, Shape{config_.max_patches, width},
+                                 ParameterInit(context_.seed, context_.name).normal(table, deviation), {});
+}
+
 Affine VisionEncoder::added_norm(ParameterBuilder& add, const std::string& name) const {
   return config_.rms_norm ? add.rms_norm(name, config_.width) : add.layer_norm(name, config_.width);
 }
@@ -161,7 +193,8 @@ Affine VisionEncoder::stacked(ParameterBuilder& add, const std::string& prefix, 
   std::int64_t first = 0;
   for (const char* name : names) {
     add.stored_rows(prefix + name + ".weight", *both.weight, first, rows);
-    if (biases) add.stored_rows(prefix + name + ".bias", *both.bias, first, rows);
+    const bool held = config_.key_bias || std::string_view(name) != key_name;
+    if (biases && held) add.stored_rows(prefix + name + ".bias", *both.bias, first, rows);
     first += rows;
   }
   return both;
@@ -178,7 +211,7 @@ BlockWeights VisionEncoder::layer(ParameterBuilder& add, const std::string& pref
     weights.qkv = add.product(attention + "qkv_proj", Shape{3 * width, width}, config_.init_std, config_.qkv_bias,
                               cut.stacked({width, width, width}));
   } else {
-    weights.qkv = stacked(add, attention, "qkv_proj", {"q_proj", "k_proj", "v_proj"}, width, config_.qkv_bias);
+    weights.qkv = stacked(add, attention, "qkv_proj", {"q_proj", key_name, "v_proj"}, width, config_.qkv_bias);
   }
   weights.attention_out = add.linear(attention + "out_proj", Shape{width, width}, residual, false, cut.columns(width));
   if (config_.head_norms) {
@@ -229,7 +262,46 @@ VisionEncoder::Images VisionEncoder::images_of(Tape& tape, const Inputs& inputs)
   return images;
 }
 
+Var VisionEncoder::convolved(Tape& tape, const Inputs& inputs, const Images& images) {
+  const ParallelContext& parallel = context_.parallel;
+  const RowRange own = parallel.layout.rows(Sharding::rank_rows, images.layout(false).rows(), parallel.rank);
+  const std::int64_t width = config_.width, count = row_windows * own.count;
+  const Var windows =
+      reshaped(tape, converted(tape, inputs["pixels"], tape.compute()), Shape{count, kernel_frames * config_.mels});
+  const Tensor entries(images.first_index.tensor().data<std::int32_t>() + row_windows * own.first, DType::i32,
+                       Shape{count});
+  const Var biases = embedding(tape, *first_table_, entries, nullptr, {});
+  const Var first =
+      converted(tape, add(tape, biases, linear(tape, windows, *patch_embedding_.weight, nullptr)), tape.compute());
+  const Var joined = reshaped(tape, gelu(tape, first, config_.activation), Shape{own.count, row_windows * width});
+  const Var second = gelu(tape, linear(tape, joined, second_convolution_), config_.activation);
+  return add(tape, positions_of(tape, images, own), second);
+}
+
+Var VisionEncoder::positions_of(Tape& tape, const Images& images, const RowRange& own) {
+  if (config_.positions != PatchPositions::sinusoids) {
+    return index_select(tape, tape.input(second_table_->value()), tape.indices(images.second_of(own)));
+  }
+  const std::vector<float> values = sinusoids(images.second_of(own), config_.width);
+  const Block rows = tape.scratch({own.count, config_.width}, DType::f32);
+  tape.ops().put(std::as_bytes(std::span(values)), rows.tensor());
+  keep(tape, rows);
+  return tape.input(rows.tensor());
+}
+
+void VisionEncoder::hold_key_biases(Tape& tape) {
+  if (config_.key_bias || !context_.trained) return;
+  tape.record_root([this, &tape] {  // recorded before the layers, so it runs after their backward passes
+    for (const BlockWeights& layer : layers_) {
+      const Tensor& gradient = layer.qkv.bias->gradient();
+      const std::int64_t third = gradient.elements() / 3;
+      tape.ops().zero(Tensor(gradient.data<float>() + third, DType::f32, Shape{third}));
+    }
+  });
+}
+
 Var VisionEncoder::embedded(Tape& tape, const Inputs& inputs, const Images& images) {
+  if (config_.mels > 0) return convolved(tape, inputs, images);
   Var pixels = converted(tape, inputs["pixels"], tape.compute());
   if (config_.times > 1) {
     const std::int64_t rows = pixels.value().rows(), side = config_.patch;
@@ -284,6 +356,7 @@ Stream VisionEncoder::transformed(Tape& tape, Stream x, std::int64_t first, std:
 void VisionEncoder::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
   const Images images = images_of(tape, inputs);
   images.keep_all(tape);
+  hold_key_biases(tape);
   Stream x = incoming(tape, inputs, images);
   const auto features = [&](const Var& rows) {
     return arranged(tape, converted(tape, rows, context_.precision), images, images.rows->inverse);
@@ -341,7 +414,9 @@ bool VisionEncoder::ignores(std::string_view stored_name) const {
 
 ProductParameters VisionEncoder::products() {
   ProductParameters products{product_matrices(layers_)};
-  if (stage_.first()) products.matrices.push_back(patch_embedding_.weight);
+  if (!stage_.first()) return products;
+  products.matrices.push_back(patch_embedding_.weight);
+  if (second_convolution_.weight != nullptr) products.matrices.push_back(second_convolution_.weight);
   return products;
 }
 

@@ -3,10 +3,12 @@
 // al. 2021; InternViT, Chen et al. 2023): linear patch embedding, learned positions, a class row and a norm if the
 // model has them, pre-norm blocks with biases, and with norms of query and key and factors of branches if the model has
 // them, a final layer norm if the model has it. No pooling. Images are tiles: rectangles that the encoder sees
-// separately.
+// separately. An encoder of sounds (Whisper, Radford et al. 2022) has two convolutions over frames of mel bands instead
+// of a patch embedding: a sound is an image with a single column.
 //
 // Inputs  pixels    (P, 3 patch^2) f32 in (channel, row, column) order, all patches of an image in any order; zeros for
-//                   a class row
+//                   a class row. Of sounds (P, 9 mels): for each of three windows its three frames, in the order (band,
+//                   frame), as SoundProcessor::rows() writes them
 //         places    (P, 3) i32: number of the image in its sample, row and column of the patch in its image; both -1
 //                   for a class row
 // Outputs features  (P, width) act, differentiable
@@ -34,6 +36,8 @@
 // VE-5 (windows): in layers with windows a patch attends only to the patches of its window (encoder_rows.hpp), as in
 //       Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923). Rows are sorted by window before the first layer and back after
 //       the last; over ranks both gather the rows of all ranks.
+// VE-6 (sounds): the window before a sound's first frame is zeros to the second convolution. Its table of positions and
+//       the bias of keys, which the model lacks, stay as they are in training: both have a gradient of zero.
 #pragma once
 
 #include <string>
@@ -51,7 +55,9 @@ class VisionEncoder final : public Section {
     VisionConfig vision;
     DataShape data;
     /// Reads the shape keys; `data` stays empty. Throws JobError.
-    static Options read(const JobTable& table) { return {read_vision_shape(table), {}}; }
+    static Options read(const JobTable& table, Modality modality = Modality::image) {
+      return {read_vision_shape(table, modality), {}};
+    }
   };
   /// Throws JobError if the shape is not an encoder's, or does not fit the data or the layout.
   VisionEncoder(const SectionContext& context, const Options& options);
@@ -87,6 +93,7 @@ class VisionEncoder final : public Section {
   }
   void build();
   void build_embedding(ParameterBuilder& add);
+  void build_convolutions(ParameterBuilder& add, const std::string& prefix);
   BlockWeights layer(ParameterBuilder& add, const std::string& prefix) const;
   /// Adds a norm over the width.
   [[nodiscard]] Affine added_norm(ParameterBuilder& add, const std::string& name) const;
@@ -101,6 +108,12 @@ class VisionEncoder final : public Section {
                                    const Images& images) const;
   /// Returns the rank's patches with their positions, (P_t, width) f32.
   [[nodiscard]] Var embedded(Tape& tape, const Inputs& inputs, const Images& images);
+  /// Returns the same of sounds.
+  [[nodiscard]] Var convolved(Tape& tape, const Inputs& inputs, const Images& images);
+  /// Returns the positions of the rank's rows, (P_t, width) f32.
+  [[nodiscard]] Var positions_of(Tape& tape, const Images& images, const RowRange& own);
+  /// Lets the backward pass end with gradients of zero for biases of keys that the model lacks.
+  void hold_key_biases(Tape& tape);
   /// Returns the rank's part of the rows `rows` of x (P_t, C), which are numbers of all ranks' rows; x if it is empty.
   [[nodiscard]] Var arranged(Tape& tape, const Var& x, const Images& images,
                              const std::vector<std::int32_t>& rows) const;
@@ -111,9 +124,11 @@ class VisionEncoder final : public Section {
   Stage stage_;            // with the number of its layers
   BlockOptions block_;
   Parameters parameters_;
-  Affine patch_embedding_;
-  Parameter* first_table_ = nullptr;   // positions; "2d": rows; with class rows: class embedding, patch bias; or null
-  Parameter* second_table_ = nullptr;  // "2d": columns; with class rows: positions
+  Affine patch_embedding_;             // for sounds the first convolution's weight
+  Affine second_convolution_;          // for sounds
+  Parameter* first_table_ = nullptr;   // positions; "2d": rows; with class rows: class embedding, patch bias; for
+                                       // sounds the first convolution's bias; or null
+  Parameter* second_table_ = nullptr;  // "2d": columns; with class rows, and for sounds: positions
   Affine pre_norm_;
   std::vector<BlockWeights> layers_;
   Affine final_norm_;

@@ -58,6 +58,7 @@ DataShape with_images(const VisionLanguageDecoder::Options& options) {
     data.marks = true;
   }
   data.visual = options.visual;
+  data.heard = options.heard;
   return data;
 }
 
@@ -68,6 +69,9 @@ VisionLanguageDecoder::Options VisionLanguageDecoder::Options::read(const JobTab
   options.decoder = read_decoder_shape(table);
   const std::string projector = table.text("projector", "projector", {"the section that sends the visual tokens"});
   if (root.has(projector)) options.visual = visual_rows_of(root.table(projector));
+  constexpr const char* sounds = "audio_projector";
+  const std::string heard = table.text(sounds, sounds, {"omni: the section that sends the rows of sounds"});
+  if (root.has(heard)) options.heard.precision = read_precision(root.table(heard));
   return options;
 }
 
@@ -97,19 +101,18 @@ double VisionLanguageDecoder::saved_in_last_layer(const SampleShape& sample) con
   if (context().parallel.layout.tensor > 1 || decoder().experts.judged()) return 0;  // VD-5
   const DecoderConfig& shape = decoder();
   // Attention output and feed-forward network.
-  return 2.0 * static_cast<double>(sample.visual) * static_cast<double>(shape.width) *
+  return 2.0 * static_cast<double>(sample.visual + sample.heard) * static_cast<double>(shape.width) *
          static_cast<double>(shape.query_columns() + shape.ffn_matrices() * shape.ffn);
 }
 
 double VisionLanguageDecoder::saved_behind_layers(const SampleShape& sample) const {
-  return head_flops(sample.visual, decoder().width, decoder().vocabulary);
+  return head_flops(sample.visual + sample.heard, decoder().width, decoder().vocabulary);
 }
 
 Var VisionLanguageDecoder::states(Tape& tape, const Inputs& inputs, Outputs& outputs, const Block& wanted) {
   const ParallelContext& parallel = context().parallel;
-  // Losses of experts depend on all rows.
-  const bool judged = decoder().experts.judged();
-  if (parallel.layout.tensor == 1 && !judged) return stack().normed(tape, stream(tape, inputs, outputs, wanted));
+  if (parallel.layout.tensor == 1 && !experts_need_all_rows())
+    return stack().normed(tape, stream(tape, inputs, outputs, wanted));
   Var all = hidden(tape, inputs, outputs);
   if (parallel.layout.tensor > 1) all = gathered(tape, all, parallel, inputs.layout());
   return wanted.defined() ? index_select(tape, all, wanted) : all;

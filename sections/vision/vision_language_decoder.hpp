@@ -5,6 +5,7 @@
 // Inputs  tokens   (M) i32; -1 marks a position that takes the next row of visual, in order within its sample
 //         targets  (M) i32 (-1: ignored)
 //         visual   (P, width) act, with the projector's precision, optional, differentiable
+//         heard    (H, width) as visual, for positions of sounds, if the data have images and sounds
 // No outputs; reports loss and ce, weighted by the number of targets, and for validation exact_match: among samples
 // with targets, the share for which every target has the largest logit, as in greedy decoding.
 //
@@ -33,8 +34,9 @@ class VisionLanguageDecoder final : public DecoderSection {
     DecoderConfig decoder;
     VisualRows visual;  ///< what the projector sends
     DataShape data;
-    /// Reads the shape keys; the section that key `projector` names (default "projector") sets `visual`. Throws
-    /// JobError.
+    VisualRows heard = {};  ///< what the projector of sounds sends
+    /// Reads the shape keys; the sections that the keys `projector` and `audio_projector` name (default: the section
+    /// with this name) set `visual` and `heard`. Throws JobError.
     static Options read(const JobTable& table, const JobTable& root);
   };
   /// Throws JobError if the decoder does not fit the data or the layout.

@@ -40,6 +40,11 @@ std::int64_t full_size(const VisionConfig& config) {
 
 void check_patches(const std::string& section, const VisionConfig& config, const DataShape& data) {
   if (data.patch_columns == 0 || data.patch_columns == patch_columns(config)) return;
+  if (config.mels > 0) {
+    refuse(section, "the model hears frames of " + std::to_string(config.mels) + " bands, " +
+                        std::to_string(patch_columns(config)) + " values a row, but the data's rows have " +
+                        std::to_string(data.patch_columns) + "; prepare sounds with this model (data.processor)");
+  }
   const auto side = std::llround(std::sqrt(static_cast<double>(data.patch_columns) / 3.0));
   refuse(section, setting("patch", config.patch) + " does not fit the data's patches of " + std::to_string(side) +
                       " x " + std::to_string(side) + " pixels; set patch = " + std::to_string(side) +
@@ -56,10 +61,10 @@ VisionConfig resolved(VisionConfig config, const DataShape& data) {
   return config;
 }
 
-VisionConfig read_vision_shape(const JobTable& table) {
+VisionConfig read_vision_shape(const JobTable& table, Modality modality) {
   VisionConfig config;
   if (const std::string weights = read_weights_folder(table); !weights.empty()) {
-    auto stored = read_hf_vision_config(weights);
+    auto stored = read_hf_vision_config(weights, modality);
     if (!stored) table.fail("weights", stored.error().message);
     config = *std::move(stored);
   }
@@ -108,14 +113,21 @@ void check_vision(const std::string& section, const VisionConfig& config, const 
     refuse(section, setting("heads", config.heads) + " does not divide " + setting("width", config.width));
   }
   check_patches(section, config, data);
+  const std::string most_of =
+      section + (config.mels > 0 ? ": the data's sounds" : ": the data's images") + " have up to ";
   const bool by_own_columns = config.positions == PatchPositions::learned && config.columns == 0;
   const PatchGrid most{data.pictures.rows, data.pictures.columns};
-  if (config.whole_tiles && most.rows > 0) check_whole_tile(config, most, section + ": the data's images have up to ");
-  check_grid(config, by_own_columns ? data.pictures.largest : most, section + ": the data's images have up to ");
+  if (config.whole_tiles && most.rows > 0) check_whole_tile(config, most, most_of);
+  check_grid(config, by_own_columns ? data.pictures.largest : most, most_of);
 }
 
 void check_grid(const VisionConfig& config, const PatchGrid& grid, const std::string& image) {
   if (config.positions == PatchPositions::none || config.positions == PatchPositions::interpolated) return;
+  if (config.mels > 0) {
+    if (grid.columns <= 2 && grid.rows <= config.max_patches) return;
+    throw JobError(image + std::to_string(grid.rows) + " rows, more than the position table's " +
+                   std::to_string(config.max_patches) + "; cut the sounds into shorter ones");
+  }
   const std::string start = image + by(grid.rows, grid.columns) + " patches, more than ";
   const auto way_out = [&](std::int64_t needed, const char* key) {
     const std::string shrink = std::string("shrink images by data.") + key;
@@ -145,7 +157,8 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 }
 
 std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures) {
-  if (!config.stored || config.whole_tiles || config.positions != PatchPositions::learned || config.columns == 0)
+  if (!config.stored || config.whole_tiles || config.mels > 0 || config.positions != PatchPositions::learned ||
+      config.columns == 0)
     return "";
   const bool filled = pictures.columns == config.columns || pictures.rows == table_rows(config);
   if (pictures.columns == 0 || filled) return "";
@@ -155,7 +168,11 @@ std::string note_on_grid(const VisionConfig& config, const PictureGrids& picture
 }
 
 double patch_flops(const VisionConfig& config, const SampleShape& sample) {
-  return 2.0 * static_cast<double>(sample.patches * config.times * patch_columns(config) * config.width);
+  const auto product = [&](std::int64_t columns) {
+    return 2.0 * static_cast<double>(sample.patches * columns * config.width);
+  };
+  if (config.mels == 0) return product(config.times * patch_columns(config));
+  return product(patch_columns(config)) + product(row_windows * config.width);
 }
 
 double vision_flops(const VisionConfig& config, const SampleShape& sample) {
@@ -183,10 +200,15 @@ double vision_bytes(const VisionConfig& config, const SampleShape& sample, DType
   const double layer = activations * static_cast<double>(size_of(precision)) + residuals;
   const double norm = width * (sizeof(float) + static_cast<double>(size_of(precision)));
   const double ends = ((config.pre_norm ? 3.0 : 2.0) + static_cast<double>(config.taps.size())) * norm;
+  // The windows' products and their GELU, in both dtypes, and the second convolution's.
+  const double stem =
+      config.mels > 0
+          ? (row_windows + 1.0) * (2.0 * static_cast<double>(size_of(precision)) * width + width * sizeof(float))
+          : 0.0;
   const std::int64_t layers = config.run_layers(), group = recompute == 0 ? layers : std::min(recompute, layers);
   const std::int64_t streams = recompute == 0 ? 0 : (layers + group - 1) / group;
   return static_cast<double>(sample.patches) *
-         (static_cast<double>(group) * layer + static_cast<double>(streams) * norm + ends);
+         (static_cast<double>(group) * layer + static_cast<double>(streams) * norm + ends + stem);
 }
 
 double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision) {

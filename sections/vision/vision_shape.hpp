@@ -6,6 +6,7 @@
 
 #include "runtime/job/job_table.hpp"
 #include "runtime/model/hf_vision_config.hpp"
+#include "runtime/sound/sound_processor.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 
 namespace maestro {
@@ -17,7 +18,8 @@ namespace maestro {
 /// Reads layers, width, heads, ffn, patch, positions ("learned" or "2d"), max_patches, max_grid, norm_epsilon and
 /// init_std from a section's table, unresolved. With `weights` the folder's config.json provides the keys that the
 /// table leaves out. Throws JobError.
-[[nodiscard]] VisionConfig read_vision_shape(const JobTable& table);
+/// `modality` chooses an encoder of a model that has two.
+[[nodiscard]] VisionConfig read_vision_shape(const JobTable& table, Modality modality = Modality::image);
 
 /// Throws JobError if `config` is not an encoder's (a size below 1, heads that do not divide) or does not fit the
 /// patches and image grids that the data source sends.
@@ -31,7 +33,7 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 [[nodiscard]] std::string note_on_grid(const VisionConfig& config, const PictureGrids& pictures);
 
 /// Returns the FLOPs of a forward pass for a sample with P rows in all images, P / images in each:
-///   2 P 3 patch^2 times C                        patch embedding
+///   2 P 3 patch^2 times C                        patch embedding; of sounds 2 P (3 * 3 mels C + 3 C C)
 ///   per layer that is computed, with m = 2, or 3 if it is gated
 ///              2 P C (4 C + m F)                 matrix products
 ///              2 * 2 * P (P / images) C          scores and their product with the values, all pairs of an image; at
@@ -47,9 +49,9 @@ void check_whole_tile(const VisionConfig& config, const PatchGrid& grid, const s
 /// Returns the bytes that a pass holds temporarily for a layer's values and gradients.
 [[nodiscard]] double vision_working_bytes(const VisionConfig& config, const SampleShape& sample, DType precision);
 
-/// Returns the number of elements in a patch, (channel, row, column).
+/// Returns the number of elements in a patch, (channel, row, column), or of a sound's row, (window, band, frame).
 [[nodiscard]] inline std::int64_t patch_columns(const VisionConfig& config) {
-  return 3 * config.patch * config.patch;
+  return config.mels > 0 ? sound_columns(config.mels) : 3 * config.patch * config.patch;
 }
 
 }  // namespace maestro

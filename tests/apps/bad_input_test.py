@@ -317,7 +317,7 @@ class WrongLayouts(Refusals):
 
     def test_a_context_degree_that_does_not_cut_the_heads_is_refused(self):
         self.refuse_layout({"student.context": 3}, "student.context = 3: 8 heads", "nearest", "context = 2")
-        self.refuse_layout({"plain.context": 8}, "plain.context = 8: 4 kv_heads", "nearest", "context = 4")
+        self.refuse_layout({"plain.context": 16}, "plain.context = 16: 8 heads", "nearest", "context = 8")
         self.refuse_layout({"teacher.context": 4, "teacher.tensor": 4}, "teacher.context = 4: 8 heads", "16",
                            "nearest that fits: tensor = 4, context = 2")
 

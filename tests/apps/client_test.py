@@ -111,12 +111,15 @@ class Following(ClientTest):
         job = distillation(steps=1500, checkpoint_every=20)
         run = self.started(job, "--pause-after", 200)
         rows, again, held = [], None, 750
-        for row in self.attached().metrics(follow=True, restart_s=60):
+        for row in self.attached().metrics(follow=True, restart_s=PATIENCE_S):
             rows.append(row)
-            if again is None and any(not each.suffix for each in self.out.glob("checkpoints/step-*")):  # complete
+            if again is None:
+                complete = lambda: any(not each.suffix for each in self.out.glob("checkpoints/step-*"))  # noqa: E731
+                self.assertTrue(run.wait_for(complete), run.text)
                 run.end()
                 again = self.start(job, "--resume", "auto", "--pause-after", held)
             elif row.step == held:
+                held = None  # a step has several rows
                 self.attached().resume()
         finished = again.wait()
         self.assertEqual(finished.status, 0, finished.describe())
@@ -172,7 +175,8 @@ class Steering(ClientTest):
         made = attached.checkpoint()
         self.assertEqual(made.step, paused.step)
         self.assertTrue((self.folder / made.path / "checkpoint.json").is_file())
-        self.assertEqual(attached.status().checkpoint, made.path)
+        # A status may be the last that the run gave.
+        self.assertTrue(run.wait_for(lambda: attached.status().checkpoint == made.path), run.text)
         self.assertEqual(attached.resume().state, client.State.RUNNING)
         self.assertIn("steps = 1000000", attached.plan().effective_job)
         rows, stopped = [], False

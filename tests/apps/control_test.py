@@ -108,14 +108,16 @@ class Watching(ControlTest):
             other = run.members()[1]
             os.kill(other, signal.SIGSTOP)
             self.addCleanup(os.kill, other, signal.SIGCONT)
-            status = self.until(control, lambda status: any(r.state == Replica.NO_ANSWER for r in status.replicas))
-            silent = {replica.process for replica in status.replicas if replica.state == Replica.NO_ANSWER}
-            self.assertEqual(silent, {1})
+
+            def silent(status):
+                return {replica.process for replica in status.replicas if replica.state == Replica.NO_ANSWER}
+            # On a loaded machine a replica of the other process may answer late too, but it does answer.
+            self.until(control, lambda status: silent(status) == {1})
             begin = time.monotonic()
             self.assertEqual(control.status().state, State.RUNNING)
             self.assertLess(time.monotonic() - begin, 1.0 * LOADED)
             os.kill(other, signal.SIGCONT)
-            self.until(control, lambda status: all(r.state != Replica.NO_ANSWER for r in status.replicas))
+            self.until(control, lambda status: not silent(status))
 
     def test_plan_shows_sections_places_edges_and_the_effective_job(self):
         job = distillation(steps=ENDLESS)
@@ -183,21 +185,23 @@ class Steering(ControlTest):
             path = self.folder / made.path
             self.assertTrue((path / "checkpoint.json").exists(), list(path.iterdir()))
             self.assertIn(f"step-{made.step:08d}", made.path)
-            self.assertEqual(control.status().checkpoint, made.path)
+            # A status may be the last that the coordinator gave (CT-2).
+            self.until(control, lambda status: status.checkpoint == made.path)
         run.end()
         again = self.start(distillation(steps=made.step + 3), "--resume", path).wait()
         self.assertEqual(again.status, 0, again.describe())
         self.assertEqual(min(row["step"] for row in again.report["steps"]), made.step + 1)
 
     def test_a_paused_run_stands_still_keeps_a_checkpoint_and_learns_the_same_after_it(self):
-        steps = 600
-        whole = self.start(distillation(steps=steps)).wait()
-        run, address = self.started(distillation(steps=steps), "--pause-after", steps // 2)
+        job = distillation(steps=ENDLESS)
+        for section in ("student", "plain"):
+            job[section]["schedule"] = "constant"  # so that a run of other length has the same learning rates
+        run, address = self.started(job)
         with Client(address) as control:
             paused = control.pause()
             self.assertEqual(paused.state, State.PAUSED)
-            status = control.status()
-            self.assertEqual((status.state, status.step, status.units), (State.PAUSED, paused.step, []))
+            status = self.until(control, lambda status: status.state == State.PAUSED)
+            self.assertEqual((status.step, status.units), (paused.step, []))
             made = control.checkpoint()
             self.assertEqual(made.step, paused.step)
             self.assertEqual(control.checkpoint().path, made.path)
@@ -208,16 +212,18 @@ class Steering(ControlTest):
             self.assertEqual(control.pause().state, State.PAUSED)
             self.assertEqual(control.resume().state, State.RUNNING)
             self.assertEqual(control.resume().state, State.RUNNING)
+            self.until(control, lambda status: status.step >= paused.step + 10)
+            control.stop()
         finished = run.wait()
         self.assertEqual(finished.status, 0, finished.describe())
-        self.assertLess(paused.step, steps)
+        whole = self.train(job, settings={"train.out": "whole", "train.steps": finished.report["last_step"]})
         self.assertEqual(finished.curve(), whole.curve())
 
     def test_a_run_pauses_after_the_step_that_its_start_names(self):  # RS-5
         run, address = self.started(None, "--pause-after", 20)
         self.assertTrue(run.wait_for_text("paused after step 20; `maestro continue` continues the run"), run.text)
         with Client(address) as control:
-            self.assertEqual((control.status().state, control.status().step), (State.PAUSED, 20))
+            self.until(control, lambda status: (status.state, status.step) == (State.PAUSED, 20))
             self.assertEqual(control.resume().state, State.RUNNING)
             self.until(control, lambda status: status.step > 20)
             control.stop()

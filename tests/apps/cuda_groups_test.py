@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose ranks and replicas communicate in groups of CUDA devices."""
 
+import itertools
 import math
 import signal
 import unittest
@@ -48,6 +49,25 @@ class Replicas(OnDevices):
 
     def check_way(self, finished, way):
         self.assertIn(f"teacher: {way}", finished.out, finished.describe())
+
+
+class UnlikeReplicas(Replicas):
+    """Only the first devices of the replicas form a group."""
+
+    def test_of_two_contexts_train_as_one_and_give_the_bits_of_a_reduction_in_memory_of_the_processor(self):
+        job = language_model(width=64, heads=4)
+        expected = self.train(job)
+        for zero, (name, (processes, provider)) in itertools.product((False, True), self.PLACES.items()):
+            with self.subTest(name, zero=zero):
+                settings = {"teacher.replicas": [{"context": 2}, {"context": 1}], "teacher.zero": zero,
+                            "transport.provider": provider}
+                places = {"teacher": DEVICES[:3]}
+                by_nccl = self.train_on(job, places, "--processes", processes, settings=settings)
+                self.assert_same(expected, by_nccl)
+                self.check_way(by_nccl, BY_NCCL)
+                by_host = self.train_on(job, places, settings={**settings, "transport.force_rma": True})
+                self.check_way(by_host, BY_HOST)
+                self.assertEqual(by_nccl.curve(), by_host.curve())
 
 
 class TwoReplicas(Replicas):

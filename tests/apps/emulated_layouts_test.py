@@ -79,15 +79,16 @@ class EmulatedLayouts(HttpTest):
     def test_the_end_of_a_step_counts_in_the_times_of_its_lane(self):
         """Two replicas with two ranks: at the end of each step they sum their gradients in a ring, and step."""
         student = {**STUDENT, "pipeline": 1, "replicas": 2}
-        layout = job(numbered(4, 5), numbered(0, 1, 2, 3), batch=2, student=student)
+        layout = job(numbered(4, 5), numbered(0, 1, 2, 3), batch=2, student=student, gflops=GFLOPS / self.stretch)
+        step_ms, gb_s = STEP_MS * self.stretch, 0.01 / self.stretch
         cores = self.train(layout, "--cpu-devices", 4, settings={
             "train.steps": 1, "teacher.devices": [], "student.devices": []}).report
         values = {rank["parameters_mb"] for rank in cores["memory"]["ranks"] if rank["section"] == "student"}
         self.assertEqual(len(values), 1)
-        sum_ms = 2 * (2 - 1) / 2 * values.pop() / 0.01  # MB, at 0.01 GB/s = 0.01 MB/ms; gradients are as large as values
+        sum_ms = 2 * (2 - 1) / 2 * values.pop() / gb_s  # MB, at 0.01 GB/s = 0.01 MB/ms; gradients are as large as values
 
-        run, at = self.started(layout, settings={"train.steps": ENDLESS, "emulation.step_ms": STEP_MS,
-                                                 "emulation.reduce_gb_s": 0.01})
+        run, at = self.started(layout, settings={"train.steps": ENDLESS, "emulation.step_ms": step_ms,
+                                                 "emulation.reduce_gb_s": gb_s})
 
         def totals():
             """Returns (step, ms at ends of steps by replica)."""
@@ -102,7 +103,7 @@ class EmulatedLayouts(HttpTest):
         self.stop(run)
         self.assertEqual(len(first), 2)
         self.assertGreater(sum_ms, 10)
-        expected = (STEP_MS + sum_ms) * (last_step - first_step)
+        expected = (step_ms + sum_ms) * (last_step - first_step)
         for begin, end in zip(first, last, strict=True):
             self.assertLess(abs(end - begin - expected), 0.1 * expected, f"{end - begin} ms, expected {expected}")
 
@@ -115,6 +116,26 @@ class EmulatedLayouts(HttpTest):
         mean = totals["tokens_per_s"] * totals["train_seconds"] / (5 * 64)
         expected = 16 * math.log(4) + 0.25 * 64  # the integral: shares fall as 16 / length, then an atom
         self.assertLess(abs(mean - expected), 0.1 * expected)
+
+    @undisturbed
+    def test_a_wide_replica_among_narrow_ones_shortens_steps_with_long_samples(self):
+        """On six devices: a step with a long sample takes as long as its replica needs for it."""
+        periods = {}
+        for name, replicas in (("alike", 6), ("unlike", [{"context": 4}, {"count": 2, "context": 1}])):
+            made = {"name": "lengths", "app": "language_model",
+                    "train": {"steps": 30, "global_batch": 12, "checkpoint_at_end": False, "validation_samples": 1,
+                              "out": "out"},
+                    "data": {"kind": "synthetic", "vocabulary": 64,
+                             "lengths": [[8, 1.0], [9, 0.16], [250, 0.15], [256, 0.1]]},
+                    "emulation": {"gflops": 6 * GFLOPS / self.stretch},
+                    "teacher": {"layers": 4, "width": 64, "heads": 4, "positions": 256, "micro_batch": 1,
+                                "replicas": replicas, "devices": ["emulated"]}}
+            finished = self.train(made)
+            lanes = [lane["context"] for lane in finished.report["plan"]["lanes"] if lane["mode"] != "source"]
+            self.assertEqual(lanes, [4, 1, 1] if name == "unlike" else [1] * 6)
+            periods[name] = period_ms(finished.report)
+        self.assertGreater(periods["unlike"], 20, "noise of the machine would count")
+        self.assertLess(periods["unlike"], 0.8 * periods["alike"], periods)
 
     def test_more_devices_than_cores_pass_the_check_and_stand_in_the_header(self):
         layout = job(numbered(0, 1), numbered(0, 1, 2, 3), batch=2)

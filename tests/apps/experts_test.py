@@ -18,6 +18,7 @@ LAYOUTS = {
     "shared state": {"replicas": 2, "zero": True},
     "tensor": {"tensor": 2},
     "context": {"context": 2},
+    "unlike replicas": {"replicas": [{"context": 2}, {"context": 1}], "micro_batch": 2},
     "stages": {"pipeline": 2},
 }
 
@@ -51,7 +52,7 @@ class Experts(SystemTest):
                 self.assertIn(row["load_idle"], [layers / 8 for layers in range(5)])
             for name, layout in LAYOUTS.items():
                 with self.subTest(balance=balance, layout=name):
-                    found = self.train(self.job(balance, layout), "--fresh")
+                    found = self.train(self.job(balance, layout), "--fresh", "--cpu-devices", 3)
                     self.assertEqual(self.counted(found), counted)
                     for step, row in self.metrics(found).items():
                         for figure in ("load_max", "load_idle"):

@@ -79,7 +79,7 @@ class Help(SystemTest):
                 with self.subTest(app=job["app"], table=table):
                     tables_of_names = {"mix"} if table == "data" and self.keys_of("data.mix.NAME") else set()
                     self.assertLessEqual(self.keys_read(job, table) - tables_of_names, self.keys_of(table))
-            others = {"schedule", "guard", "transport", "emulation", "plan", "plain", "generator", "stages", *tables}
+            others = {"schedule", "guard", "transport", "emulation", "plan", "plain", "generator", "memory", "stages", *tables}
             for key in self.keys_read(job, "") - others:
                 if key.endswith(("vision", "projector")):  # sections that the app looks for
                     continue

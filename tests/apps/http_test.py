@@ -55,8 +55,13 @@ class Figures(HttpTest):
 
     def test_are_those_of_the_run(self):
         run, at = self.started(distillation(steps=ENDLESS, checkpoint_every=5), "--processes", 2)
-        self.until(at, "/status.json", lambda status, text: status == 200 and json.loads(text)["checkpoint"]
-                   and json.loads(text)["step"] >= 6)
+
+        def complete(status, text):  # with a checkpoint, several steps, and a wait of the student
+            waits = [line for line in text.splitlines() if line.startswith("maestro_wait_seconds_total{")]
+            return (status == 200 and "maestro_step_time_over_bound" in text
+                    and re.search(r"(?m)^maestro_checkpoint_last_step [1-9]", text)
+                    and any('section="student"' in wait and 'on="teacher"' in wait for wait in waits))
+        self.until(at, "/metrics", complete)
         names, found = self.scrape(at)
         self.assertEqual(names, NAMES)
         value = {name: samples[0][1] for name, samples in found.items()}
@@ -150,8 +155,7 @@ class Page(HttpTest):
         self.assertEqual(steps, list(range(steps[0], steps[0] + 3)))
         self.assertGreater(body.count('class="s'), 8)
         seen = step_of(body)
-        body = self.until(at, "/page-body", lambda status, text: step_of(text) > seen)
-        self.assertGreater(steps_of(body)[0], steps[0])
+        self.until(at, "/page-body", lambda status, text: step_of(text) > seen and steps_of(text)[:1] > steps[:1])
         self.stop(run)
 
     def test_loads_nothing_from_elsewhere(self):  # HS-3

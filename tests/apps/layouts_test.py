@@ -203,9 +203,12 @@ class AnApp(Layouts):
 
     def test_repeated_is_bitwise_the_same(self):
         job = distillation("llama")
-        layouts = {"student": (2, 2, 2, 2), "teacher": (2, 1, 1, 2)}
-        for options in ((), ("--processes", 2)):
-            with self.subTest(options):
+        cases = [({"student": (2, 2, 2, 2), "teacher": (2, 1, 1, 2)}, ()),
+                 ({"student": (2, 2, 2, 2), "teacher": (2, 1, 1, 2)}, ("--processes", 2)),
+                 ({"student": (1, 1, 1, 4), "teacher": (1, 4, 1, 1)}, ()),
+                 ({"student": (1, 4, 1, 2), "teacher": (1, 1, 1, 4)}, ())]
+        for layouts, options in cases:
+            with self.subTest(options, **layouts):
                 first, second = (self.run_laid_out(job, layouts, *options) for _ in range(2))
                 self.assertEqual(first.curve(*FIGURES), second.curve(*FIGURES))
 

@@ -55,6 +55,7 @@ class AdaptersUnderLayouts(Lora):
         expected = self.train(job_of()).curve("loss", "grad_norm")
         self.assertLess(expected["teacher", 12][0], expected["teacher", 1][0])
         for layout in ({"tensor": 2}, {"context": 2}, {"pipeline": 3}, {"replicas": 2, "zero": True},
+                       {"replicas": [{"context": 2}, {"context": 1}], "tensor": 2},
                        {"replicas": 2, "tensor": 2, "pipeline": 2, "zero": True}, {"recompute": "layers"}):
             with self.subTest(layout):
                 found = self.train(job_of({"checkpoint_at_end": False}, **layout), "--cpu-devices", 16)

@@ -158,7 +158,7 @@ class Run:
         self.changed = threading.Condition()
         self.printed = {"out": "", "err": ""}
         self.text = {"out": "", "err": ""}  # without_times()
-        self.pids_seen, self.ports_seen = set(), set()
+        self.pids_seen, self.sockets_seen = set(), {}  # listening sockets: {inode: port}
         environment = {**own_environment(), MARK: self.mark, **(variables or {})}
         self.process = subprocess.Popen([*launcher, PROGRAM, *arguments], cwd=folder, env=environment,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -225,7 +225,7 @@ class Run:
             found.setdefault(0, self.process.pid if self.process.pid in without_rank else without_rank[0])
         self.pids_seen.update(found.values())
         for pid in found.values():
-            self.ports_seen.update(listening_ports(pid))
+            self.sockets_seen.update(listening_sockets(pid))
         return found
 
     def release(self, unless=None):
@@ -244,13 +244,25 @@ class Run:
     def wait(self):
         """Waits for the end of the program and of everything that holds its output. Releases the run."""
         self.release()
-        self.process.wait(timeout=PATIENCE_S)
+        try:
+            self.process.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.standing()) from None
         for reader in self.readers:
             reader.join(PATIENCE_S)
         report = None
         if self.report_path is not None and self.report_path.exists():
             report = json.loads(self.report_path.read_text())
         return Finished(self.process.returncode, self.text["out"], self.text["err"], report)
+
+    def standing(self):
+        """Returns the output of a run that should have ended, and what its replicas wait for."""
+        found = [str(self.text)]
+        for folder in sorted(path.parent.parent for path in self.folder.glob("*/record/events.jsonl")):
+            asked = subprocess.run([PROGRAM, "status", folder], env=own_environment(), stdin=subprocess.DEVNULL,
+                                   capture_output=True, text=True, check=False)
+            found.append(asked.stdout or asked.stderr)
+        return f"the run has not ended within {PATIENCE_S:.0f} s\n" + "\n".join(found)
 
     def leftovers(self):
         """Returns what is left of this run: processes, shared-memory segments, listening ports."""
@@ -260,8 +272,8 @@ class Run:
             segment = re.match(r"maestro-\d+-(\d+)-", name)
             if segment and int(segment[1]) in self.pids_seen:
                 left.append(f"segment {name}")
-        busy = set(listening_inodes().values())
-        return left + [f"port {port}" for port in self.ports_seen & busy]
+        busy = listening_inodes()  # another program may listen at the same port by now, but not with the same socket
+        return left + [f"port {port}" for inode, port in self.sockets_seen.items() if inode in busy]
 
     def interrupt(self):
         os.killpg(self.process.pid, signal.SIGINT)
@@ -295,23 +307,36 @@ def listening_inodes():
     return found
 
 
-def listening_ports(pid):
+def listening_sockets(pid):
+    """Returns {socket inode: port} of a process's listening TCP sockets."""
     listening = listening_inodes()
-    ports = set()
+    found = {}
     try:
         for entry in os.listdir(f"/proc/{pid}/fd"):
             target = os.readlink(f"/proc/{pid}/fd/{entry}")
             if target.startswith("socket:[") and target[8:-1] in listening:
-                ports.add(listening[target[8:-1]])
+                found[target[8:-1]] = listening[target[8:-1]]
     except OSError:
         pass  # it ended in the meantime
-    return ports
+    return found
+
+
+def listening_ports(pid):
+    return set(listening_sockets(pid).values())
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Returns a port for a server that starts later. The system gives no other process a port of this range by itself:
+    it is below the range for connections and for servers that name no port."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, first) if first > 11_000 else 0
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return probe.getsockname()[1]
+            except OSError:
+                pass  # in use
 
 
 class SystemTest(unittest.TestCase):

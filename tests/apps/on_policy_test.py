@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 from random import Random
 
-from maestro_program import SLOWNESS, Run, SystemTest, distillation, options_of
+from maestro_program import PATIENCE_S, SLOWNESS, Run, SystemTest, distillation, options_of
 from recovery_test import EVERY, FEW_DEVICES, Recovers, job_of
 
 GENERATOR = {"max_tokens": 12, "prompt_tokens": 8}
@@ -50,7 +50,10 @@ class OnPolicy(SystemTest):
                 job["transport"] = {"provider": ("shm", "tcp")[staleness % 2]}
                 alone = self.train({**job, "generator": {**GENERATOR, "staleness": staleness}}, "--cpu-devices", 5)
                 run = self.start(job, "--processes", 4, "--cpu-devices", 5)
+                deadline = time.monotonic() + 2 * PATIENCE_S
                 while run.process.poll() is None:
+                    if time.monotonic() > deadline:
+                        self.fail(run.standing())
                     members = sorted(run.members().values())
                     for pid in random.sample(members, k=len(members) // 2):
                         with contextlib.suppress(ProcessLookupError):
@@ -154,6 +157,7 @@ class OnPolicy(SystemTest):
             "replicas": {"student.replicas": 2},
             "zero": {"student.replicas": 2, "student.zero": True},
             "tensor": {"student.tensor": 2},
+            "unlike replicas": {"student.replicas": [{"context": 2}, {"context": 1}]},
             "pipeline": {"student.pipeline": 2},
             "micro_batch of one": {"student.micro_batch": 1},
             "micro_batch of all": {"student.micro_batch": 64},
@@ -405,7 +409,9 @@ class ALostProcess(Recovers):
             with self.subTest(provider):
                 finished = self.lose(self.job(staleness=0, processes=[1]), 2, [(1, signal.SIGKILL, EVERY)], provider,
                                      "recovered: went on")
-                self.assertIn("recovered: went on in place", finished.out)
+                # Over shm a write that the lost process has not read takes the run back.
+                back = "|keeps back the ends of all later writes" if provider == "shm" else ""
+                self.assertRegex(finished.out, f"recovered: went on in place{back}")
 
     def test_with_the_student_takes_versions_from_the_checkpoint(self):
         self.lose(self.job(student=1, staleness=2, processes=[2]), 3, [(1, signal.SIGKILL, 2 * EVERY)], "tcp",

@@ -83,8 +83,13 @@ class Serving(SystemTest):
         port = re.search(r"http\S*:(\d+)", run.text["out"] + run.text["err"])[1]
         token = (self.folder / "keys/token").read_text().strip()
         request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = []
+
+        def all_there():  # some figures need several steps
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                lines[:] = answer.read().decode().splitlines()
+            return {re.match(r"\w+", line)[0] for line in lines if not line.startswith("#")} >= METRICS
+        self.assertTrue(run.wait_for(all_there), lines)
         self.assertEqual({re.match(r"\w+", line)[0] for line in lines if not line.startswith("#")}, METRICS)
         self.assertTrue(any(re.match(r'maestro_run_state\{.*state="running".*\} 1$', line) for line in lines), lines)
 

@@ -3,7 +3,6 @@
 """`maestro plan JOB` and `maestro profile`: layouts chosen for a job, and the job that is written with them."""
 
 import json
-import math
 import re
 import statistics
 import tomllib
@@ -140,7 +139,7 @@ class Plan(SystemTest):
         job = language_model(steps=STEPS, global_batch=3)
         for key in ("replicas", "micro_batch", "devices"):
             job["teacher"].pop(key, None)
-        layouts = json.loads(self.plan(self.write_job(job), "--json"))["layouts"]
+        layouts = json.loads(self.plan(self.write_job(job), "--json", "--top", 1000))["layouts"]
         self.assertIn("teacher.replicas=2", sum((layout["settings"] for layout in layouts), []))
 
     def generating(self, **generator):
@@ -164,7 +163,9 @@ class Plan(SystemTest):
             steps = self.steps_of(self.train(job, "--cpu-devices", 2))[4:]
             measured = statistics.median(step["step_ms"] for step in steps)
             ratio = f"staleness {staleness}: {found['step_ms'] / measured:.2f} times the measured time"
-            self.assertLess(abs(math.log(found["step_ms"] / measured)), math.log(2), ratio)
+            self.assertLess(found["step_ms"], 2 * measured, ratio)
+            # Other processes lengthen the steps, but not the planned time.
+            self.assertLess(measured, 2 * found["step_ms"] / answer["load"]["core_share"], f"{ratio}, {answer['load']}")
             self.assertAlmostEqual(found["generator_ms"] / found["rollout_ms"], 1, delta=0.2)
             if staleness == 0:  # each waits for the other
                 self.assertGreater(found["step_ms"], found["rollout_ms"] + 0.9 * found["bound_ms"])

@@ -335,8 +335,8 @@ class Faults(PlugInTest):
     def test_of_a_pass_that_never_ends_end_after_the_limit_of_work(self):  # SJ-3
         for processes in (1, 2):
             with self.subTest(processes):
-                self.check_fault("wait", "longer than train.work_timeout_s", "--processes", processes, work_timeout_s=1,
-                                 stall_timeout_s=0.5)
+                self.check_fault("wait", "longer than train.work_timeout_s", "--processes", processes, work_timeout_s=3,
+                                 stall_timeout_s=2)
 
 
 if __name__ == "__main__":

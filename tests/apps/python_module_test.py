@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import unittest
 from pathlib import Path
 
 from graph_test import distillation_graph
-from maestro_program import PATIENCE_S, SystemTest, job_text
+from maestro_program import PATIENCE_S, SystemTest, free_port, job_text
 
 PACKAGE = os.environ.get("MAESTRO_PYTHON_PACKAGE", "")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -170,9 +169,7 @@ class Example(PythonPackageTest):
 
 
     def test_of_the_documents_trains_as_a_job_of_another_launcher(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         script = self.script((REPOSITORY / "tests/apps/python/counting.py").read_text())
         ranks = []
         for rank in (0, 1):

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+import time
 import unittest
 from pathlib import Path
 
@@ -112,17 +113,17 @@ class ALostProcess(Recovers):
         self.lose(job_of(LAID_OUT, steps=100), FEW_DEVICES, [(1, signal.SIGKILL, EVERY)])
 
     def test_is_followed_by_another_that_stops_after_it_has_answered_that_it_stays(self):  # JS-5, SV-14
-        job = job_of(peer_timeout_s=1 * SLOWNESS, steps=2 * STEPS)  # not held
+        job = job_of(peer_timeout_s=2 * SLOWNESS)
         expected = self.twin(job)
-        run = self.start(job, "--processes", 3)
+        run = self.start_held(job, "--processes", 3)
         self.kill_one(run, 2, signal.SIGKILL, EVERY)
         survivor = run.members()[1]
         self.assertTrue(run.wait_for_text("starting again from", "err"), run.text)
         os.kill(survivor, signal.SIGSTOP)
+        self.assertTrue(run.wait_for_text("(recovery 2 of 10)", "err"), run.text)
         finished = run.wait()
         self.assertEqual((finished.status, finished.error_lines()), (0, []), finished.describe())
         self.assertEqual(finished.curve(), expected.curve())
-        self.assertIn("(recovery 2 of 10)", finished.err)
         self.assert_nothing_left(run)
 
     def test_of_a_resumed_run_takes_it_to_its_own_checkpoints(self):
@@ -181,8 +182,10 @@ class OfAPairOfStudents(Recovers):
     """Processes 1 and 2 have a replica of the student each, process 3 the plain student, which runs ahead of them; no
     checkpoint is written before the end."""
 
+    REPLICAS = 2
+
     def test_goes_on_from_the_state_of_the_other(self):
-        job = job_of({"student": decoder(replicas=2)}, checkpoint_every=0, validate_every=150, steps=2 * STEPS)
+        job = job_of({"student": decoder(replicas=self.REPLICAS)}, checkpoint_every=0, validate_every=150, steps=2 * STEPS)
         expected = self.twin(job, *FEW_DEVICES)
         run = self.start_held(job, "--processes", 4, *FEW_DEVICES)
         victims = []
@@ -199,6 +202,10 @@ class OfAPairOfStudents(Recovers):
         near = re.findall(r"recovered: went on after step \d+ within [\d.]+ s; [0-3] steps? w", run.text["out"])
         self.assertIn(len(near), (1, 2), run.text)
         self.assertIn(run.text["err"].count("starting again from /dev/shm/maestro-"), (1, 2), run.text)
+
+
+class OfAPairOfUnlikeStudents(OfAPairOfStudents):
+    REPLICAS = [{"context": 2}, {"context": 1}]
 
 
 class InPlace(Recovers):
@@ -288,7 +295,11 @@ class TheOnlyOtherProcess(InPlace):
         return job
 
     def test_comes_again_and_hears_rank_0_from_then_on(self):
-        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": SLOWNESS})
+        silence_s = 3 * SLOWNESS
+        run, expected, victims = self.start_and_lose([(1, signal.SIGKILL, EVERY)], **{"train.peer_timeout_s": silence_s})
+        rejoined = time.monotonic()
+        # Held for longer than the time after which a process that does not hear rank 0 ends.
+        self.assertTrue(run.wait_for(lambda: time.monotonic() - rejoined > 2 * silence_s), run.text)
         self.check_in_place(run, expected, victims)
 
 
@@ -314,6 +325,35 @@ class TheOnlyTeacher(InPlace):
         self.assert_nothing_left(run)
 
 
+class ALostTeacherAmongUnlikeOnes(InPlace):
+    """Processes 1 and 2 have a narrow replica of the teacher each; process 0 has a wide one."""
+
+    FOLLOWS = "process 1 takes section 'teacher' replica 2"
+
+    def job(self):
+        job = super().job()
+        job["teacher"]["replicas"] = [{"context": 2}, {"count": 2, "context": 1}]
+        return job
+
+    def test_goes_to_the_process_of_one_like_it(self):
+        self.check_in_place(*self.start_and_lose([(2, signal.SIGKILL, EVERY)]))
+
+
+class ALostTeacherWithoutOneLikeIt(InPlace):
+    """Process 1 has the wide replica of the teacher, processes 0 and 2 have narrow ones."""
+
+    FOLLOWS = TheOnlyTeacher.FOLLOWS
+    recoveries = staticmethod(TheOnlyTeacher.recoveries)
+
+    def job(self):
+        job = super().job()
+        job["teacher"]["replicas"] = [{"context": 1}, {"context": 2}, {"context": 1}]
+        return job
+
+    def test_comes_again_as_often_as_it_is_lost(self):
+        self.check_in_place(*self.start_and_lose([(1, signal.SIGKILL, EVERY), (1, signal.SIGKILL, 4 * EVERY)]))
+
+
 class NoRecovery(Recovers):
     def ends(self, job, rank, *wanted):
         run = self.start(job, "--processes", 2)
@@ -330,14 +370,14 @@ class NoRecovery(Recovers):
         self.ends(job_of(steps=ENDLESS, max_recoveries=0), 1, "lost process 1")
 
     def test_ends_well_from_a_damaged_checkpoint(self):
-        run = self.start(job_of(steps=ENDLESS), "--processes", 2)
+        run = self.start_held(job_of(), "--processes", 2, after=EVERY + 1)
+        self.assertTrue(run.wait_for_text(f"paused after step {EVERY + 1};"), run.text)  # no further checkpoint is written
         self.assertTrue(run.wait_for(lambda: steps_of_checkpoints(self.folder / "out")), run.text)
-        members = run.members()
-        os.kill(members[0], signal.SIGSTOP)  # no further checkpoint is committed
         for weights in (self.folder / "out" / "checkpoints").glob("step-*/*/*.safetensors"):
             os.truncate(weights, 100)
-        os.kill(members[1], signal.SIGKILL)
-        os.kill(members[0], signal.SIGCONT)
+        os.kill(run.members()[1], signal.SIGKILL)
+        self.assertTrue(run.wait_for(lambda: run.process.poll() is not None), run.text)
+        run.held_at = None  # it has ended
         finished = run.wait()
         self.assertEqual(finished.status, 1, finished.describe())
         self.assertEqual(len(finished.error_lines()), 1, finished.describe())

@@ -14,10 +14,10 @@ GFLOPS = 0.3
 SECTIONS = ("teacher", "student", "plain")
 
 
-def emulated(steps=STEPS, **tables):
-    """Returns a job whose passes are waits of some ten milliseconds."""
+def emulated(stretch, steps=STEPS, **tables):
+    """Returns a job whose passes are waits of some ten milliseconds, times `stretch`."""
     job = distillation(steps=steps, global_batch=8, validation_samples=4, checkpoint_at_end=False)
-    job["emulation"] = {"gflops": GFLOPS, "step_ms": STEP_MS}
+    job["emulation"] = {"gflops": GFLOPS / stretch, "step_ms": STEP_MS * stretch}
     for section in SECTIONS:
         job[section] |= {"devices": ["emulated"], "micro_batch": 2}
     return job | tables
@@ -55,16 +55,17 @@ class Rehearsed(SystemTest):
 
     @undisturbed
     def test_of_waits_the_rehearsal_has_their_known_times(self):  # UR-1
-        report = self.train(emulated(), "--trace", "trace.json").report
+        report = self.train(emulated(self.stretch), "--trace", "trace.json").report
         found = report["rehearsal"]
-        passes = {lane["section"]: 8 * 32 * lane["flops_per_token"] / (GFLOPS * 1e6) for lane in report["plan"]["lanes"]
-                  if lane["section"] in SECTIONS}
-        work = max(passes["teacher"], passes["student"] + STEP_MS, passes["plain"] + STEP_MS)
+        step_ms = STEP_MS * self.stretch
+        passes = {lane["section"]: 8 * 32 * lane["flops_per_token"] / (GFLOPS / self.stretch * 1e6)
+                  for lane in report["plan"]["lanes"] if lane["section"] in SECTIONS}
+        work = max(passes["teacher"], passes["student"] + step_ms, passes["plain"] + step_ms)
         self.assertGreaterEqual(found["step_ms"], 0.999 * work)
         self.assertLess(found["step_ms"], 1.05 * work + 2)
         for section in SECTIONS:
             self.assertAlmostEqual(found["passes"][section] * found["step_ms"] / passes[section], 1, delta=0.03)
-        self.assertGreater(found["step_ends"]["student"] * found["step_ms"], 0.97 * STEP_MS)
+        self.assertGreater(found["step_ends"]["student"] * found["step_ms"], 0.97 * step_ms)
         self.assertGreater(found["measured_step_ms"], 0.95 * found["step_ms"])
         replayed = self.call("what-if", "trace.json", "--json")
         self.assertEqual(replayed.status, 0, replayed.describe())
@@ -76,19 +77,20 @@ class Rehearsed(SystemTest):
         self.assertNotIn("step time", finished.out)
         self.assertEqual(self.events("rehearsed"), [])
 
+    @undisturbed
     def test_steps_unlike_the_prediction_are_noted_once_with_their_section(self):  # DV-1
-        found = self.train(emulated(steps=22)).report
+        found = self.train(emulated(self.stretch, steps=22)).report
         self.assertNotIn("prediction", found)
         rehearsal = found["rehearsal"]
         passes = {section: share * rehearsal["step_ms"] for section, share in rehearsal["passes"].items()}
         right = {"predicted_step_ms": rehearsal["measured_step_ms"], "objective": "time", "predicted_passes_ms": passes}
-        finished = self.train(emulated(steps=22, plan=right))
+        finished = self.train(emulated(self.stretch, steps=22, plan=right))
         self.assertNotIn("of [plan]", finished.out)
         self.assertNotIn("text", finished.report["prediction"])
         self.assertAlmostEqual(finished.report["prediction"]["step_ms"], right["predicted_step_ms"], places=6)
         wrong = right | {"predicted_step_ms": rehearsal["measured_step_ms"] / 2,
                          "predicted_passes_ms": passes | {"student": passes["student"] / 2}}
-        finished = self.train(emulated(steps=22, plan=wrong))
+        finished = self.train(emulated(self.stretch, steps=22, plan=wrong))
         lines = re.findall(r"note: steps take ([\d.]+) ms, (\d+)% above the ([\d.]+) ms of \[plan\]; passes of student "
                            r"take ([\d.]+) ms instead of ([\d.]+) ms: .*maestro plan", finished.out)
         self.assertEqual(len(lines), 1, finished.describe())

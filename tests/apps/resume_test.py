@@ -32,10 +32,11 @@ class Killed(SystemTest):
     KILLS = 3
     OPTIONS = ()
 
-    def kill_at_random(self, run, chosen):
-        """Kills all processes at once, some checkpoints later and between two checkpoints."""
+    def kill_at_random(self, job, options, chosen):
+        """Starts a run and kills all its processes at once, some checkpoints later and between two checkpoints."""
         out = self.folder / "out"
         last = max(steps_of_checkpoints(out), default=0) + self.EVERY * chosen.randint(1, 4)
+        run = self.start_held(job, *options, after=last + 2 * self.EVERY)
         self.assertTrue(run.wait_for(lambda: max(steps_of_checkpoints(out), default=0) >= last), run.text)
         moment = last + chosen.randrange(self.EVERY)
         self.assertTrue(run.wait_for(lambda: last_step_recorded(out) >= moment), run.text)
@@ -48,7 +49,7 @@ class Killed(SystemTest):
         expected = self.twin(job, *self.OPTIONS).curve()
         options = ["--processes", processes, *self.OPTIONS]
         for _ in range(self.KILLS):
-            self.kill_at_random(self.start_held(job, *options), chosen)
+            self.kill_at_random(job, options, chosen)
             options = ["--processes", processes, *self.OPTIONS, "--resume", "out"]
         finished = self.train(job, *options)
         first = finished.report["resumed_from"]
@@ -70,7 +71,8 @@ class AKilledRun(Killed):
         run = self.start_held(job, "--processes", 2)
         # Before the kill: any other run of this user removes its remains.
         self.assertTrue(run.wait_for(lambda: "segment maestro-" in " ".join(run.leftovers())), run.text)
-        self.kill_at_random(run, random.Random(SEED))
+        self.assertTrue(run.wait_for(lambda: steps_of_checkpoints(self.folder / "out")), run.text)
+        run.end()
         self.train(job, "--resume", "out", settings={"train.steps": max(steps_of_checkpoints(self.folder / "out")) + 1})
         self.assert_nothing_left(run)
 

@@ -69,6 +69,7 @@ class Schema(SystemTest):
         inner = self.schema["definitions"]
         self.assertEqual(set(inner["lora"]["properties"]), self.described("lora"))
         self.assertEqual(set(inner["replicas"]["properties"]), self.described("replicas"))
+        self.assertEqual(set(inner["mix"]["properties"]), self.described("mix"))
         self.assertEqual(set(inner["data.mix.NAME"]["properties"]), self.described("data.mix.NAME"))
 
     def validator(self):
@@ -126,7 +127,9 @@ class Schema(SystemTest):
         layers["teacher"]["processes"] = [0]
         moving = distillation()
         moving["teacher"]["replicas"] = {"least": 1, "most": 2}
-        for job in (several, layers, moving):
+        mixed = distillation()
+        mixed["student"]["replicas"] = [{"context": 2}, {"count": 2, "context": 1}]
+        for job in (several, layers, moving, mixed):
             self.assertEqual([error.message for error in validator.iter_errors(job)], [])
 
     def test_refuses_what_the_readers_refuse(self):
@@ -137,6 +140,7 @@ class Schema(SystemTest):
                                   ("plan", "predicted_step", 3), ("guard", "action", "stop"), ("student", "lr", -1),
                                   ("student", "devices", "cpu:0"), ("student", "devices", [0]),
                                   ("student", "processes", ["0"]), ("student", "replicas", {"lest": 1}),
+                                  ("student", "replicas", [{"least": 1}]), ("student", "replicas", [2]),
                                   ("student", "recompute", "all"), ("student", "lora", {"rnk": 1}),
                                   ("student", "type", "no_type"), ("data", "mix", {"a": {"pth": "x"}}),
                                   ("student", "divergence", "kl"), ("transport", "slots", 65)):

@@ -8,8 +8,9 @@ import unittest
 from graph_test import distillation_graph
 from maestro_program import SystemTest
 
-TYPES = ("decoder_lm", "decoder_trunk", "distilled_decoder", "generator", "language_model_head", "projector",
-         "recorded_teacher", "served", "vision_encoder", "vision_language_decoder")
+TYPES = ("audio_encoder", "audio_projector", "decoder_lm", "decoder_trunk", "distilled_decoder", "generator",
+         "language_model_head", "ngram_memory", "projector", "recorded_teacher", "served", "vision_encoder",
+         "vision_language_decoder")
 
 
 class Sections(SystemTest):
@@ -50,6 +51,9 @@ class Sections(SystemTest):
         self.assertEqual(self.ports("projector"), {
             ("", "input", "features"): "fp32 x 256 (vision_width), patches, differentiable",
             ("", "output", "visual"): "fp32 x 128 (width), visual, differentiable"})
+        self.assertEqual(self.ports("ngram_memory"), {
+            ("", "input", "tokens"): "i32 x 1, tokens",
+            ("", "output", "memory"): "fp32 x 128 (orders, heads, dim), tokens, differentiable"})
         self.assertEqual(self.ports("vision_language_decoder")["", "input", "visual"],
                          "fp32 x 128 (width), visual, differentiable, optional")
         self.assertEqual(self.ports("distilled_decoder")["", "input", "teacher_hidden"], "fp32 x 128 (teacher.width), tokens")

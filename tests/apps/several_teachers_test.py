@@ -83,6 +83,9 @@ class AStudentOfSeveral(Teachers):
         self.assert_close(whole.curve(*FIGURES), cut.curve(*FIGURES), 1e-4)
         cut = self.train(job, settings={"student.context": 2})
         self.assert_close(whole.curve(*FIGURES), cut.curve(*FIGURES), 1e-4)
+        unlike = {"student.replicas": [{"context": 2}, {"context": 1}]}
+        cut = self.train(job, "--cpu-devices", 6, settings=unlike)
+        self.assert_close(whole.curve(*FIGURES), cut.curve(*FIGURES), 1e-4)
         cut = self.train(job, settings={"student.pipeline": 2})
         self.assert_close(whole.curve(*FIGURES), cut.curve(*FIGURES), 1e-4)
         self.train(job, settings={"train.steps": 6, "train.checkpoint_every": 3})
@@ -90,6 +93,10 @@ class AStudentOfSeveral(Teachers):
         self.assertEqual(whole.curve(*FIGURES, after=3), rest.curve(*FIGURES))
 
     def test_is_refused_by_name(self):
+        job = classroom("math", "code")
+        job["code"]["boundary"] = "hidden"
+        job["student"] |= {"replicas": [{"context": 2}, {"context": 1}], "tensor": 2, "heads": 4}
+        self.refuse(job, "student.replicas: with context = 1 a replica's ranks hold other rows")
         self.refuse(classroom("math", "code", teacher_weights=[1]), "student.teacher_weights: has 1 weight for 2")
         job = classroom("math")
         job["student"]["teacher"] = ["math", "coda"]

@@ -9,6 +9,7 @@ import signal
 import unittest
 
 from maestro_program import SystemTest, free_port
+from resume_test import steps_of_checkpoints
 from vlm_test import png, sample, vision_language
 
 FIRST, SECOND = 3, 4
@@ -122,9 +123,10 @@ class Stages(SystemTest):
         long = {"first": 40, "second": 60}
         whole = self.train(staged(**long), settings={**settings, "train.out": "whole"})
         for moment in (10, 60):
-            run = self.start(staged(**long), "--processes", 2, settings={**settings, "train.out": f"killed{moment}"})
-            checkpoints = self.folder / f"killed{moment}/checkpoints"
-            self.assertTrue(run.wait_for(lambda: (checkpoints / f"step-{moment:08d}").is_dir()), run.text)
+            run = self.start_held(staged(**long), "--processes", 2, after=moment + 5,
+                                  settings={**settings, "train.out": f"killed{moment}"})
+            reached = lambda: max(steps_of_checkpoints(self.folder / f"killed{moment}"), default=0) >= moment  # noqa: B023, E731
+            self.assertTrue(run.wait_for(reached), run.text)
             run.end()
             resumed = self.train(staged(**long), "--processes", 2, "--resume", f"killed{moment}",
                                  settings={**settings, "train.out": f"killed{moment}"})

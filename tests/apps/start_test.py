@@ -248,7 +248,7 @@ class Deaths(StartTest):
     def test_a_process_that_is_stopped_is_named_within_its_time(self):
         for rank in (1, 2):
             with self.subTest(rank=rank):
-                run = self.caught("a child is there" if rank == 1 else "the last child is there", peer_timeout_s=1)
+                run = self.caught("a child is there" if rank == 1 else "the last child is there", peer_timeout_s=2)
                 os.kill(self.members[rank], signal.SIGSTOP)
                 begin = time.monotonic()
                 finished = run.wait()
@@ -258,7 +258,7 @@ class Deaths(StartTest):
                 self.assert_nothing_left(run)
 
     def test_the_others_leave_when_rank_0_is_stopped(self):  # JS-4
-        run = self.caught("a child is there", peer_timeout_s=1)
+        run = self.caught("a child is there", peer_timeout_s=2)
         os.kill(run.process.pid, signal.SIGSTOP)
         deadline = time.monotonic() + 5 * LOADED
         while set(run.marked()) - {run.process.pid}:

@@ -31,7 +31,7 @@ class WhatIf(SystemTest):
     @undisturbed
     def test_a_run_of_waits_is_replayed_and_its_changes_follow_from_them(self):
         job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
-        job["emulation"] = {"gflops": 0.3}  # passes take some ten milliseconds
+        job["emulation"] = {"gflops": 0.3 / self.stretch}  # passes take some ten milliseconds
         for section in ("teacher", "student", "plain"):
             job[section] |= {"devices": ["emulated"], "micro_batch": 2}
         self.trace(job)
@@ -55,7 +55,7 @@ class WhatIf(SystemTest):
     @undisturbed
     def test_other_replicas_and_micro_batches_are_planned_anew(self):
         job = distillation(steps=STEPS, global_batch=8, validation_samples=4, checkpoint_at_end=False)
-        job["emulation"] = {"gflops": 0.3}
+        job["emulation"] = {"gflops": 0.3 / self.stretch}
         for section in ("teacher", "student", "plain"):
             job[section] |= {"devices": ["emulated"], "micro_batch": 2}
         self.trace(job, processes=2, teacher__replicas=1)
@@ -65,7 +65,7 @@ class WhatIf(SystemTest):
         self.assertAlmostEqual(two / one, 0.5, delta=0.15)
         larger = self.ask("--set", "teacher.micro_batch=4")["changed"]
         self.assertAlmostEqual(larger["step_ms"] / base["replay"]["step_ms"], 1, delta=0.2)
-        later = self.ask("--latency-ms", "500")["changed"]
+        later = self.ask("--latency-ms", str(500 * self.stretch))["changed"]
         self.assertGreater(later["step_ms"], 1.5 * base["replay"]["step_ms"])
 
     def test_ranks_that_the_trace_lacks_get_collectives_by_an_assumption_that_is_printed(self):
@@ -87,7 +87,7 @@ class WhatIf(SystemTest):
         self.assertEqual(trace["otherData"]["cores"], str(len(os.sched_getaffinity(0))))
         for event in trace["traceEvents"]:  # with passes of a second, delays by other processes hardly count
             if event["ph"] == "X" and event["name"].startswith("forward"):
-                event["dur"] = 1_000_000
+                event["dur"] = 1_000_000 * self.stretch
         steps = {}
         for cores in ("2", "1"):
             trace["otherData"]["cores"] = cores

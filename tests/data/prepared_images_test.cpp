@@ -209,7 +209,8 @@ TEST_F(PreparedImagesOf, rows_are_those_of_the_images) {
     std::vector<Image> tiles;
     for (const char* name : {"a.png", "b.jpg"}) {
       const Image image = decode_image(rows / "images" / name).value_or_throw();
-      for (Image& tile : images.processor.tiles(image, images.processor.plan(image.size(), 2).value_or_throw())) {
+      for (Image& tile :
+           images.processor.images()->tiles(image, images.processor.plan(image.size(), 2).value_or_throw())) {
         tiles.push_back(std::move(tile));
       }
     }

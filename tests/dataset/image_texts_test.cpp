@@ -49,16 +49,21 @@ PrepareOptions options_of(const fs::path& folder) {
   return options;
 }
 
-/// Returns a conversation of texts.json as a record.
-Record record_of(const json& messages) {
+/// Returns a conversation of texts.json as a record; its images have the type of `medium`.
+Record record_of(const json& messages, const Medium& medium = image_medium) {
   Record record;
   for (const json& message : messages) {
     std::string text;
-    for (const json& part : message["content"]) {
-      if (part["type"] == "image") record.image_messages.push_back(record.messages.size());
-      if (part["type"] == "text") text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+    json content = message["content"];
+    for (json& part : content) {
+      if (part["type"] == "image") {
+        record.image_messages.push_back(record.messages.size());
+        part["type"] = medium.type;
+      } else {
+        text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+      }
     }
-    record.messages.push_back({message["role"], text, json{{"content", message["content"]}}.dump()});
+    record.messages.push_back({message["role"], text, json{{"content", content}}.dump()});
   }
   return record;
 }
@@ -102,22 +107,43 @@ TEST(ImageTexts, ids_and_targets_equal_those_of_processors) {
   const json texts = read(references / "texts.json");
   const json& conversations = texts["conversations"];
   ASSERT_EQ(conversations.size(), 60U);
-  for (const std::string name : {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked",
-                                 "llava_onevision marked", "internvl", "gemma3", "qwen2_5_vl", "qwen3_vl"}) {
+  for (const std::string name :
+       {"smolvlm", "idefics3", "llava", "llava_onevision", "llava marked", "llava_onevision marked", "internvl",
+        "gemma3", "qwen2_5_vl", "qwen3_vl", "qwen2_audio"}) {
     const std::string model = name.substr(0, name.find(' '));
     PrepareOptions options = options_of(references / model);
     if (model != name) options.chat_template = (references / model / "marked.jinja").string();
     const DocumentEncoder encoder(options);
     for (std::size_t at = 0; at < conversations.size(); ++at) {
+      const Medium& medium = encoder.images()->processor.medium();
       std::vector<ImageSize> sizes;
-      for (const json& size : conversations[at][1]) sizes.push_back({size[0], size[1]});
-      const auto documents = encode(encoder, record_of(conversations[at][0]), sizes);
+      for (const json& size : conversations[at][1]) {
+        const std::int64_t samples = size[0].get<std::int64_t>() * 100;
+        sizes.push_back(medium == sound_medium ? ImageSize{samples, 16000} : ImageSize{size[0], size[1]});
+      }
+      const auto documents = encode(encoder, record_of(conversations[at][0], medium), sizes);
       ASSERT_TRUE(documents) << documents.error().message;
       ASSERT_EQ(documents->size(), 1U);
       EXPECT_EQ(documents->front().images, sizes.size());
       ASSERT_EQ(hash_of(*documents), texts[name][at].get<std::string>())
           << name << ", conversation " << at << ": " << encoder.tokenizer().decode(documents->front().tokens);
     }
+  }
+}
+
+TEST(ImageTexts, of_a_model_with_sounds_take_the_template_of_its_class_without_a_file) {
+  const TempFolder folder;
+  const fs::path bare = changed(folder, "qwen2_audio", "tokenizer_config.json",
+                                [](json& keys) { keys["chat_template"] = "{{ messages[0].content }}"; });
+  fs::remove(bare / "chat_template.jinja");
+  const json texts = read(references / "texts.json");
+  const DocumentEncoder encoder(options_of(bare));
+  for (std::size_t at = 0; at < 20; ++at) {
+    std::vector<ImageSize> sizes;
+    for (const json& size : texts["conversations"][at][1]) sizes.push_back({size[0].get<std::int64_t>() * 100, 16000});
+    const auto documents = encode(encoder, record_of(texts["conversations"][at][0], sound_medium), sizes);
+    ASSERT_TRUE(documents) << documents.error().message;
+    ASSERT_EQ(hash_of(*documents), texts["qwen2_audio"][at].get<std::string>()) << at;
   }
 }
 

@@ -7,6 +7,7 @@ Needs `transformers`, `tokenizers` and `Pillow` from PyPI; run from anywhere: te
 Writes, for each model in MODELS, references/images/MODEL: config.json, processor_config.json, tokenizer.json,
 tokenizer_config.json and chat_template.jinja as transformers saves them, and references/images/texts.json: the
 conversations with their images' sizes, and for each model and conversation a hash of the document's ids and targets.
+For a model with sounds an image is a sound of SAMPLES times its width.
 The ids are from `processor.apply_chat_template(tokenize=True)`; the targets follow the prefix rule, implemented here a
 second time on texts whose images have the texts of the complete conversation. Files of SmolVLM name SmolVLMProcessor,
 but Idefics3Processor, which writes the same texts, records them: the former needs a reader of videos.
@@ -19,13 +20,15 @@ import sys
 from pathlib import Path
 
 import transformers
+import numpy
 from PIL import Image
 from tokenizers import AddedToken, Tokenizer
 from transformers import (CLIPVisionConfig, Gemma3Config, Gemma3Processor, Gemma3TextConfig, GemmaConfig,
                           Idefics3Config, Idefics3Processor, InternVLConfig, InternVLProcessor, LlamaConfig, LlavaConfig,
                           LlavaOnevisionConfig, LlavaOnevisionProcessor, LlavaProcessor, PaliGemmaConfig,
                           PaliGemmaProcessor, PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLProcessor,
-                          Qwen2Config, Qwen3VLConfig, Qwen3VLProcessor, SiglipVisionConfig, SmolVLMConfig)
+                          Qwen2AudioConfig, Qwen2AudioProcessor, Qwen2Config, Qwen3VLConfig, Qwen3VLProcessor, SiglipVisionConfig, SmolVLMConfig,
+                          WhisperFeatureExtractor)
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
@@ -41,6 +44,7 @@ from record_references import common, hash_of, text
 TESTS = Path(__file__).resolve().parents[1]
 REFERENCES = Path(__file__).resolve().parent / "references" / "images"
 CONVERSATIONS = 60
+SAMPLES = 100
 
 SMOLVLM = ("<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
            "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
@@ -110,6 +114,18 @@ QWEN = ("{% for message in messages %}{% if loop.first and message['role'] != 's
         "{% if content['type'] == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}"
         "{% else %}{{ content['text'] }}{% endif %}{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+# Qwen2-Audio's.
+QWEN2_AUDIO = ("{% set audio_count = namespace(value=0) %}{% for message in messages %}"
+               "{% if loop.first and message['role'] != 'system' %}"
+               "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
+               "{% if message['content'] is string %}{{ message['content'] }}<|im_end|>\n{% else %}"
+               "{% for content in message['content'] %}{% if 'audio' in content or 'audio_url' in content or "
+               "message['type'] == 'audio' or content['type'] == 'audio' %}"
+               "{% set audio_count.value = audio_count.value + 1 %}"
+               "Audio {{ audio_count.value }}: <|audio_bos|><|AUDIO|><|audio_eos|>\n{% elif 'text' in content %}"
+               "{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
+               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 
 MARKED = {"llava": LLAVA.replace("{{ content['text'] + ' ' }}", "TEXT"),
           "llava_onevision": ONEVISION.replace("{{ content['text'] }}", "TEXT")}
@@ -209,6 +225,20 @@ def qwen(kind, config, section, words=(), **vision):
         **{f"{name}_token_id": tokenizer.convert_tokens_to_ids(token) for name, token in names.items()})
 
 
+def qwen2_audio():
+    special = ["<|im_start|>", "<|im_end|>", "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"]
+    tokenizer = tokenizer_of("qwen2", special, None, "<|im_end|>")
+    processor = Qwen2AudioProcessor(WhisperFeatureExtractor(feature_size=12, chunk_length=1), tokenizer,
+                                    chat_template=QWEN2_AUDIO)
+    audio = {"model_type": "qwen2_audio_encoder", "num_mel_bins": 12, "d_model": 32, "encoder_layers": 2,
+             "encoder_attention_heads": 2, "encoder_ffn_dim": 48, "max_source_positions": 50}
+    words = Qwen2Config(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                        num_key_value_heads=2, vocab_size=len(tokenizer), max_position_embeddings=4096, bos_token_id=None,
+                        eos_token_id=tokenizer.eos_token_id)
+    return processor, Qwen2AudioConfig(audio_config=audio, text_config=words,
+                                       audio_token_index=tokenizer.convert_tokens_to_ids("<|AUDIO|>"))
+
+
 def gemma3():
     named = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
     tokenizer = tokenizer_of("gemma", [*named.values(), "<start_of_turn>", "<end_of_turn>"], "<s>", "</s>",
@@ -240,6 +270,7 @@ def paligemma():
 
 MODELS = {"smolvlm": lambda: tagged(SmolVLMConfig, "smollm2", SMOLVLM),
           "idefics3": lambda: tagged(Idefics3Config, "llama3", BORDERS), "llava": llava, "llava_onevision": onevision,
+          "qwen2_audio": qwen2_audio,
           "internvl": internvl, "gemma3": gemma3, "paligemma": paligemma,
           "qwen2_5_vl": lambda: qwen(Qwen2_5_VLProcessor, Qwen2_5_VLConfig, {"mrope_section": [2, 3, 3]}, window_size=16,
                                      fullatt_block_indexes=[1]),
@@ -277,15 +308,23 @@ def ids_of(processor, written):
 
 
 def document(processor, messages, sizes):
-    images = [Image.new("RGB", tuple(size)) for size in sizes]
+    hears = hasattr(processor, "audio_token")
+    kind = "audio" if hears else "image"
+    if hears:
+        images = [numpy.zeros(SAMPLES * size[0], dtype=numpy.float32) for size in sizes]
+        messages = [{**message, "content": [{"type": "audio"} if part["type"] == "image" else part
+                                            for part in message["content"]]} for message in messages]
+    else:
+        images = [Image.new("RGB", tuple(size)) for size in sizes]
     filled = iter(images)
-    given = [{**message, "content": [{"type": "image", "image": next(filled)} if part["type"] == "image" else part
+    given = [{**message, "content": [{"type": kind, kind: next(filled)} if part["type"] == kind else part
                                      for part in message["content"]]} for message in messages]
     texts, replace = [], processor.get_text_with_replacements
 
-    def record(written, images_replacements=(), *others, **named):
-        texts.extend(images_replacements)
-        return replace(written, images_replacements, *others, **named)
+    def record(written, *others, **named):
+        for each in (*others, *named.values()):
+            texts.extend(each or ())
+        return replace(written, *others, **named)
 
     processor.get_text_with_replacements = record
     ids = processor.apply_chat_template(given, tokenize=True, return_dict=True)["input_ids"]
@@ -294,7 +333,7 @@ def document(processor, messages, sizes):
     written = rendered(processor, messages, False)
 
     def expanded(part):
-        pieces = part.split(processor.image_token)
+        pieces = part.split(processor.audio_token if hears else processor.image_token)
         return "".join(piece + after for piece, after in zip(pieces, [*texts[:len(pieces) - 1], ""]))
 
     assert ids == ids_of(processor, expanded(written)), (messages, sizes)

@@ -117,11 +117,12 @@ TEST_F(RowFiles, members_of_an_archive_with_the_same_stem_are_a_row) {
   EXPECT_EQ(rows(tar_of({{"a/1.json", "{}"}, {"a/2.txt", "two"}, {"README", "x"}})),
             "WebDataset: f: a/1={} f: a/2=two (text)");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.jpg", "x"}})),
-            "WebDataset: ERROR f: 1.jpg is an image; data.processor (--model) names the model whose processor reads "
+            "WebDataset: ERROR f: 1.jpg is an image or a sound; data.processor (--model) names the model whose "
+            "processor reads "
             "it, or kind = \"llava\" reads conversations "
             "about images");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.cls", "x"}})),
-            "WebDataset: ERROR f: 1.cls: only members .json, .txt and images are read; leave others out");
+            "WebDataset: ERROR f: 1.cls: only members .json, .txt, images and sounds are read; leave others out");
   EXPECT_EQ(rows(tar_of({{"1.json", "{}"}, {"1.txt", "x"}})),
             "WebDataset: ERROR f: 1 has the members .json and .txt; a row is one of them");
 }

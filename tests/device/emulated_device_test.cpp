@@ -21,6 +21,26 @@ using Clock = std::chrono::steady_clock;
 
 class EmulatedDeviceTest : public ::testing::Test {
  protected:
+  /// While it lives, no emulated work ends: the clock's thread waits. So the test's next calls are in time, however
+  /// late this thread is.
+  class Hold {
+   public:
+    explicit Hold(EmulatedClock& clock) {
+      std::promise<void> reached;
+      clock.call_at(Clock::now(), [&reached, released = released_.get_future().share()] {
+        reached.set_value();
+        released.wait();
+      });
+      reached.get_future().wait();
+    }
+    ~Hold() { released_.set_value(); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    std::promise<void> released_;
+  };
+
   cpu::CpuOperatorTable ops_;
   std::shared_ptr<EmulatedClock> clock_ = std::make_shared<EmulatedClock>();
   EmulatedDevice device_{"emulated:llm/0", ops_, clock_};
@@ -48,12 +68,15 @@ TEST_F(EmulatedDeviceTest, one_piece_of_work_at_a_time_and_waiting_critical_work
   std::vector<int> order;
   std::promise<void> done;
   const auto begin = Clock::now();
-  device_.submit_lasting(milliseconds(10), Priority::background, [&] { order.push_back(1); });
-  device_.submit_lasting(milliseconds(10), Priority::background, [&] {
-    order.push_back(3);
-    done.set_value();
-  });
-  device_.submit_lasting(milliseconds(10), Priority::critical, [&] { order.push_back(2); });
+  {
+    const Hold hold(*clock_);
+    device_.submit_lasting(milliseconds(10), Priority::background, [&] { order.push_back(1); });
+    device_.submit_lasting(milliseconds(10), Priority::background, [&] {
+      order.push_back(3);
+      done.set_value();
+    });
+    device_.submit_lasting(milliseconds(10), Priority::critical, [&] { order.push_back(2); });
+  }
   done.get_future().wait();
   EXPECT_GE(Clock::now() - begin, milliseconds(30));
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
@@ -137,8 +160,11 @@ TEST_F(EmulatedDeviceTest, work_behind_late_work_begins_when_that_was_due_to_end
 
 TEST_F(EmulatedDeviceTest, after_stop_nothing_runs) {  // ED-3
   std::atomic<bool> ran = false;
-  device_.submit_lasting(milliseconds(5), Priority::critical, [&] { ran = true; });
-  device_.stop();
+  {
+    const Hold hold(*clock_);
+    device_.submit_lasting(milliseconds(5), Priority::critical, [&] { ran = true; });
+    device_.stop();
+  }
   std::promise<void> later;
   EmulatedDevice other("emulated", ops_, clock_);
   other.submit_lasting(milliseconds(20), Priority::critical, [&] { later.set_value(); });
@@ -226,8 +252,11 @@ TEST_F(EmulatedDeviceTest, much_short_joint_work_behind_long_work_needs_no_deep_
 TEST_F(EmulatedDeviceTest, joint_work_does_not_run_on_a_device_that_has_stopped) {  // ED-3, ED-5
   EmulatedDevice other("emulated:1", ops_, clock_);
   std::atomic<int> ran = 0;
-  submit_jointly({&device_, &other}, milliseconds(5), [&] { ++ran; });
-  other.stop();
+  {
+    const Hold hold(*clock_);
+    submit_jointly({&device_, &other}, milliseconds(5), [&] { ++ran; });
+    other.stop();
+  }
   std::promise<void> later;
   device_.submit_lasting(milliseconds(1), Priority::critical, [&] { later.set_value(); });
   later.get_future().wait();
@@ -238,10 +267,13 @@ TEST_F(EmulatedDeviceTest, a_device_that_stops_while_it_waits_for_others_runs_no
   EmulatedDevice other("emulated:1", ops_, clock_);
   std::atomic<int> ran = 0;
   std::promise<void> later;
-  device_.submit_lasting(milliseconds(5), Priority::critical, [] {});
-  submit_jointly({&device_, &other}, milliseconds(0), [&] { ++ran; });
-  device_.submit(Priority::critical, [&] { later.set_value(); });
-  other.stop();
+  {
+    const Hold hold(*clock_);
+    device_.submit_lasting(milliseconds(5), Priority::critical, [] {});
+    submit_jointly({&device_, &other}, milliseconds(0), [&] { ++ran; });
+    device_.submit(Priority::critical, [&] { later.set_value(); });
+    other.stop();
+  }
   later.get_future().wait();
   EXPECT_EQ(ran, 1);
 }

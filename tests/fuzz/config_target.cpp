@@ -39,8 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = fuzz::text_of(data, size);
   fuzz::accepted(hf_model_type(text, "config.json"));
   fuzz::check_config(text, parse_hf_config, hf_config_text);
-  fuzz::check_config(text, parse_hf_vision_config, hf_vision_config_text);
-  fuzz::check_config(text, parse_hf_projector_config, hf_projector_config_text);
+  for (const Modality modality : {Modality::image, Modality::sound}) {
+    const auto encoder = [modality](auto config, auto file) { return parse_hf_vision_config(config, file, modality); };
+    const auto projector = [modality](auto config, auto file) {
+      return parse_hf_projector_config(config, file, modality);
+    };
+    fuzz::check_config(text, encoder, hf_vision_config_text);
+    fuzz::check_config(text, projector, hf_projector_config_text);
+  }
   fuzz::check_config(text, parse_adapter_config, adapter_config_text);
   const fuzz::ScratchFolder& folder = fuzz::scratch();
   folder.write("generation_config.json", text);

@@ -34,7 +34,8 @@ namespace fs = std::filesystem;
   TARGET(plan_files)                 \
   TARGET(fleet)                      \
   TARGET(trace)                      \
-  TARGET(record)
+  TARGET(record)                     \
+  TARGET(sound)
 #define DECLARED(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);
 MAESTRO_FUZZ_TARGETS(DECLARED)
 

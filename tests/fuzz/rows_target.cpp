@@ -40,7 +40,8 @@ void read(const std::filesystem::path& file) {
     std::optional<RecordFormat> format;
     const RowSink sink = [&](Row&& row) { use(row, format, file, images); };
     accepts([&] {
-      if (*kind != RowFileKind::parquet) accepted(read_rows(file, *kind, sink, images != ImagesOfRows::refused));
+      if (*kind != RowFileKind::parquet)
+        accepted(read_rows(file, *kind, sink, images != ImagesOfRows::refused ? Media(all_media).first(1) : Media()));
     });
   }
 }

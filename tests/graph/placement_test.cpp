@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/core/result.hpp"
+#include "runtime/graph/replica_mix.hpp"
 
 namespace maestro {
 namespace {
@@ -422,6 +423,57 @@ TEST(Placement, the_nearest_layout_fits_and_its_degrees_divide_those_wanted) {
       }
     }
   }
+}
+
+/// Returns a source, a teacher, and a student with a replica for each context.
+SectionGraph mixed_graph(const std::vector<std::int64_t>& contexts, std::int64_t tensor = 1) {
+  const SectionGraph alike = graph_of(1, std::ssize(contexts));
+  SectionGraph graph;
+  for (GraphNode node : alike.nodes()) {
+    if (node.trained()) {
+      node.contexts = contexts;
+      node.layout = {tensor, std::ranges::max(contexts)};
+    }
+    graph.add(std::move(node));
+  }
+  return graph;
+}
+
+TEST(Placement, replicas_of_several_contexts_have_as_many_devices_as_they_need) {  // PL-1
+  const SectionGraph graph = mixed_graph({4, 1, 2});
+  const SectionId student(2);
+  EXPECT_EQ(places_of(place(graph, request_of(1, 8)), student),
+            (std::vector<std::string>{"0: cpu:1 cpu:2 cpu:3 cpu:4", "0: cpu:5", "0: cpu:6 cpu:7"}));
+  PlacementRequest named = request_of(2, 8);
+  named.devices[2] = devices_of({"cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:7", "cpu:6", "cpu:5"});
+  named.processes_of = {{}, {}, {1, 0, 1}};
+  EXPECT_EQ(places_of(place(graph, named), student),
+            (std::vector<std::string>{"1: cpu:0 cpu:1 cpu:2 cpu:3", "0: cpu:7", "1: cpu:6 cpu:5"}));
+  PlacementRequest emulated = request_of(1, 1);
+  emulated.devices[2] = {{DeviceId::Kind::emulated}};
+  std::set<std::string> devices;
+  for (const ReplicaPlacement& place : place(graph, emulated)) {
+    for (const DeviceId& device : place.devices) {
+      if (place.section == student) devices.insert(text_of(device));
+    }
+  }
+  EXPECT_EQ(devices.size(), 7u);
+}
+
+TEST(Placement, replicas_of_several_contexts_that_do_not_fit_are_refused_with_the_nearest_that_do) {
+  EXPECT_THAT(
+      [&] {
+        place(mixed_graph({4, 1, 1}, 2), request_of(1, 8));
+      },
+      ::testing::ThrowsMessage<JobError>("student.replicas = [{context = 4}, {count = 2, context = 1}] with tensor = 2 "
+                                         "needs 12 devices, and there are 8 devices; nearest that fits: replicas = "
+                                         "[{context = 2}, {count = 2, context = 1}]; or oversubscribe the cores with "
+                                         "--cpu-devices 12"));
+  using Mix = std::vector<std::int64_t>;
+  EXPECT_EQ(nearest_mix({6, 4, 1}, 1, 8), (Mix{3, 4, 1}));
+  EXPECT_EQ(nearest_mix({5, 1}, 1, 4), (Mix{1, 1})) << "1 is the only divisor of 5 below it";
+  EXPECT_EQ(nearest_mix({1, 1, 1}, 2, 4), (Mix{1, 1}));
+  EXPECT_EQ(nearest_mix({4, 2}, 1, 6), (Mix{4, 2}));
 }
 
 TEST(Placement, named_processes_are_used_as_named) {  // PL-2

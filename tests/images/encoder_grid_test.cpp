@@ -64,7 +64,7 @@ TEST_F(EncoderGridOf, a_onevision_fits_images_into_the_canvases_of_its_image_set
 
 TEST_F(EncoderGridOf, a_model_of_another_type_is_refused_by_name) {
   write("config.json", R"({"model_type": "llama"})");
-  EXPECT_THAT(refusal(), HasSubstr("model_type = \"llama\" is not supported for images; these are: llava, "));
+  EXPECT_THAT(refusal(), HasSubstr("model_type = \"llama\" is not supported for images or sounds; these are: llava, "));
   EXPECT_FALSE(read_image_token(folder_.path()).ok());
 }
 

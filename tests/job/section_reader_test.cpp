@@ -43,6 +43,38 @@ TEST(SectionReader, a_speed_is_a_number_or_a_list_with_one_for_each_replica) {
   EXPECT_THAT(section_error("speed = \"fast\""), HasSubstr("job.toml:2: student.speed: expected a number"));
 }
 
+TEST(SectionReader, replicas_may_differ_in_their_context) {
+  const auto read = [](const std::string& lines) { return read_section(student_of(lines), "student"); };
+  const SectionConfig mixed = read("tensor = 2\nreplicas = [{context = 4}, {count = 2, context = 1}]");
+  EXPECT_EQ(mixed.replicas, 3);
+  EXPECT_EQ(mixed.context, 4) << "of the widest";
+  EXPECT_THAT(mixed.contexts, ElementsAre(4, 1, 1));
+  EXPECT_EQ(mixed.devices_of_all(), 12);
+  EXPECT_EQ(mixed.speed, 1);
+  EXPECT_THAT(mixed.replica_speeds, ElementsAre(1, 0.25, 0.25)) << "a narrow replica has fewer devices";
+  const SectionConfig alike = read("replicas = [{context = 2}, {context = 2}]");
+  EXPECT_EQ(alike.replicas, 2);
+  EXPECT_EQ(alike.context, 2);
+  EXPECT_THAT(alike.contexts, ElementsAre()) << "as the two numbers";
+  EXPECT_THAT(alike.replica_speeds, ElementsAre());
+  const SectionConfig fast = read("replicas = [{context = 4}, {context = 1}]\nspeed = [0.5, 4]");
+  EXPECT_EQ(fast.speed, 1) << "4 on a quarter of the devices";
+  EXPECT_THAT(fast.replica_speeds, ElementsAre(0.5, 1));
+  EXPECT_EQ(section_error("replicas = [{context = 4}, {context = 1}]\ncontext = 2"),
+            "job.toml:3: student.context: replicas lists the context of each replica; leave context out, or set "
+            "replicas = 2");
+  EXPECT_EQ(section_error("replicas = []"),
+            "job.toml:2: student.replicas: lists 0 replicas; expected from 1 to 16384, such as [{context = 2}, "
+            "{count = 2, context = 1}]");
+  EXPECT_EQ(section_error("replicas = [{context = 2}, {context = 1}]\ndevices = [\"cpu:0\", \"cpu:1\"]"),
+            "job.toml:3: student.devices: names 2 devices for replicas whose contexts, times pipeline x tensor, add up "
+            "to 3; name 3, or none to place them automatically");
+  EXPECT_THAT(section_error("replicas = [{context = 0}]"), HasSubstr("context: must be from 1 to 1024, got 0"));
+  EXPECT_THAT(section_error("replicas = [2, 1]"), HasSubstr("student.replicas: expected a list of tables"));
+  EXPECT_THAT(section_error("replicas = [{context = 2}, {context = 1}]\nspeed = [1]"),
+              HasSubstr("names 1 speed for replicas = 2"));
+}
+
 TEST(SectionReader, reads_every_key_of_a_section) {
   const auto student = student_of(R"(replicas = 2
 micro_batch = 4
@@ -277,6 +309,32 @@ TEST(DecoderReader, a_deepseek_has_latents_and_shared_experts_by_number) {
   EXPECT_EQ(decoder_error("family = \"llama\"\nrope_size = 4"),
             "job.toml:3: student.rope_size: family \"llama\" lacks latent attention; leave rope_size out or set family "
             "= \"deepseek_v3\"");
+}
+
+TEST(DecoderReader, a_router_has_a_scale_and_groups_in_families_with_them) {
+  const std::string glm = "family = \"glm4_moe\"\nexperts = 8\nexpert_ffn = 16\nshared_ffn = 32\n";
+  const DecoderConfig config =
+      read_decoder(student_of(glm + "router_scale = 2.5\nrouter_groups = 4\nrouter_top_groups = 2\n"));
+  EXPECT_EQ(config.experts.router.scale, 2.5);
+  EXPECT_EQ(config.experts.router.groups, 4);
+  EXPECT_EQ(config.experts.router.top_groups, 2);
+  EXPECT_EQ(read_decoder(student_of("family = \"lfm2_moe\"\nexperts = 8\nrouter_scale = 1.5")).experts.router.scale,
+            1.5);
+  EXPECT_EQ(decoder_error(glm + "router_groups = 3"),
+            "job.toml:6: student.router_groups: router_groups = 3 does not divide experts = 8; nearest that does: 2");
+  EXPECT_EQ(decoder_error(glm + "router_groups = 4\nrouter_top_groups = 5"),
+            "job.toml:7: student.router_top_groups: router_top_groups = 5 is above router_groups = 4");
+  EXPECT_EQ(
+      decoder_error(glm + "router_groups = 4\nexperts_per_token = 3"),
+      "job.toml:7: student.experts_per_token: experts_per_token = 3 is above the 2 experts of router_top_groups = "
+      "1 groups");
+  EXPECT_EQ(decoder_error("family = \"mixtral\"\nexperts = 8\nrouter_scale = 2"),
+            "job.toml:4: student.router_scale: family \"mixtral\" does not scale its experts; leave router_scale out");
+  EXPECT_EQ(decoder_error("family = \"qwen3_moe\"\nexperts = 8\nrouter_groups = 2"),
+            "job.toml:4: student.router_groups: family \"qwen3_moe\" has no groups of experts; leave router_groups out "
+            "or set family = \"glm4_moe\"");
+  EXPECT_EQ(decoder_error("family = \"llama\"\nrouter_scale = 2"),
+            "job.toml:3: student.router_scale: is without effect: the decoder lacks experts");
 }
 
 TEST(DecoderReader, a_gpt_oss_has_experts_sinks_and_windows_in_every_second_layer) {

@@ -108,7 +108,12 @@ TEST_P(ContextAttention, gives_each_rank_its_rows_of_the_whole_result_and_gradie
     const Answer own = answer(&group);
     EXPECT_EQ(own.out.tensor().shape(), rows_of(whole.out, group).tensor().shape());
     EXPECT_EQ(own.out.values(), rows_of(whole.out, group).values());
-    EXPECT_EQ(own.dqkv.values(), rows_of(whole.dqkv, group).values());
+    if (context() > at().kv_heads) {  // ranks share key heads: sums of gradients have another order
+      const double tolerance = at().dtype == DType::bf16 ? 1e-2 : 1e-6;
+      EXPECT_LT(testing::worst_error(own.dqkv.values(), rows_of(whole.dqkv, group).values(), 1), tolerance);
+    } else {
+      EXPECT_EQ(own.dqkv.values(), rows_of(whole.dqkv, group).values());
+    }
     group.all_reduce_sum(own.dsinks.tensor().span<float>());  // as at the end of a step
     EXPECT_EQ(own.dsinks.values(), whole.dsinks.values());
     const Answer again = answer(&group);  // PF-2
@@ -139,9 +144,12 @@ const AttentionCase cases[] = {
     {"three_rows", 4, true, 10000, DType::f32, {0, 2, 3}},
     {"two_rows", 8, false, 0, DType::bf16, {0, 2}},
     {"one_row", 4, true, 10000, DType::f32, {0, 1}},
+    {"two_key_heads_windowed_sinks", 2, true, 10000, DType::f32, {0, 5, 6, 19, 30}, 7, 0, {}, true},
+    {"two_key_heads_bf16", 2, true, 10000, DType::bf16, {0, 1, 2, 17, 23}},
+    {"one_key_head", 1, false, 10000, DType::f32, {0, 7, 29}},
 };
 INSTANTIATE_TEST_SUITE_P(Parts, ContextAttention,
-                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::ValuesIn(cases)),
+                         ::testing::Combine(::testing::Values(1, 2, 4, 8), ::testing::ValuesIn(cases)),
                          [](const auto& at) {
                            return std::string(std::get<1>(at.param).name) + "_over_" +
                                   std::to_string(std::get<0>(at.param));

@@ -50,6 +50,30 @@ TEST_F(TapeTest, a_forward_only_value_goes_with_its_last_handle) {  // TP-1
   EXPECT_EQ(arena_.used_bytes(), 0U);
 }
 
+TEST_F(TapeTest, a_forgotten_value_returns_its_memory_and_is_remembered_for_the_backward_pass) {
+  Tape tape(ops_, arena_, DType::f32, true);
+  const OwnedTensor in = random(shape_), ones(DType::f32, shape_, Values(64, 1));
+  const Var x = tape.input(in, true);
+  const Var twice = tape.input(in, true);
+  Var middle = gelu(tape, x), wanted_middle = gelu(tape, twice);
+  const Var y = gelu(tape, middle), wanted = gelu(tape, wanted_middle);
+  const Values kept = of(middle.value());
+  const std::size_t before = arena_.used_bytes();
+  tape.forget(middle);
+  EXPECT_EQ(middle.value().shape(), shape_);
+  EXPECT_EQ(arena_.used_bytes(), before - bytes_);
+  tape.record(y, [&tape, &kept, middle] {
+    const Block again = tape.scratch(middle.value().shape(), DType::f32);
+    std::ranges::copy(kept, again.tensor().data<float>());
+    tape.remember(middle, again);
+  });
+  middle = wanted_middle = Var();
+  tape.seed(y, ones);
+  tape.seed(wanted, ones);
+  tape.backward();
+  EXPECT_EQ(of(x.gradient()), of(twice.gradient()));
+}
+
 TEST_F(TapeTest, values_without_rows_keep_their_shape_and_their_backward_steps_run) {
   Tape tape(ops_, arena_, DType::f32, true);
   const Var x = tape.input(Tensor(nullptr, DType::f32, {0, 16}), true);

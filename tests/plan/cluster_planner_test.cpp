@@ -330,6 +330,26 @@ TEST_F(ClusterPlannerTest, more_micro_batches_are_in_flight_where_a_plan_gains_a
   EXPECT_LE(planner(job).choose().sections.at("plain").bytes, options_.headroom * pool().memory_bytes);
 }
 
+TEST_F(ClusterPlannerTest, a_pipeline_gets_chunks_if_these_shorten_its_bubble) {
+  std::string job = distillation_job;
+  job.replace(job.find("layers = 2", job.find("[plain]")), 10, "layers = 8\npipeline = 4\nreplicas = 1");
+  const auto with_chunks = [&](const std::string& chunks) {
+    std::string given = job;
+    given.insert(given.find("[plain]\n") + 8, "chunks = " + chunks + "\n");
+    return planner(given).choose();
+  };
+  const ClusterChoice free = planner(job).choose();
+  const ClusterLayout& on = free.sections.at("plain");
+  EXPECT_EQ(on.layout.chunks, 2) << "8 layers on 4 devices";
+  EXPECT_EQ(on.layout.devices() % 4, 0);
+  EXPECT_THAT(free.settings, Contains("plain.chunks=2"));
+  expect_places(free);
+  EXPECT_GT(with_chunks("1").played.step_ms, free.played.step_ms);
+  const ClusterChoice two = with_chunks("2");  // all layouts have them
+  EXPECT_EQ(two.sections.at("plain").layout.chunks, 2);
+  EXPECT_LE(two.played.step_ms, free.played.step_ms * 1.05);
+}
+
 TEST_F(ClusterPlannerTest, micro_batches_larger_than_those_that_memory_is_too_small_for_are_not_priced) {
   std::string job = distillation_job;
   job.replace(job.find("global_batch = 8"), 16, "global_batch = 64");

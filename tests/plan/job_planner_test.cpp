@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "actors/job/job_probes.hpp"
 #include "apps/plan/section_profiler.hpp"
 #include "tests/plan/layout_jobs.hpp"
@@ -96,6 +99,43 @@ TEST_F(JobPlannerTest, layouts_resolve_and_keep_the_keys_of_the_job) {  // JP-1,
   EXPECT_GT(found.best.front().sources.measured_share(), 0.5);
 }
 
+TEST_F(JobPlannerTest, chunks_of_the_job_stand_and_others_are_chosen) {  // JP-1
+  std::string job = distillation_job;
+  job.replace(job.find("layers = 2", job.find("[plain]")), 10, "layers = 4\npipeline = 2\nmax_in_flight = 4");
+  price_by_work(job, false);
+  const auto chunks_of = [&](const LayoutRanking& found) {
+    std::set<std::int64_t> chunks;
+    for (const RankedLayout& ranked : found.best) {
+      const SectionLayout& layout = ranked.sections.at("plain");
+      chunks.insert(layout.chunks);
+      const ResolvedJob plan = plan_of(job, ranked.settings);
+      EXPECT_EQ(plan.sections[plan.graph.stages_of("plain").front().value()].config.chunks, layout.chunks);
+      EXPECT_EQ(ranked.devices.at("plain").size(), 2U) << "both chunks of a device are on it";
+    }
+    return chunks;
+  };
+  EXPECT_THAT(chunks_of(planner(job).rank()), ::testing::IsSupersetOf({1, 2}));
+  job.insert(job.find("[plain]\n") + 8, "chunks = 2\n");
+  EXPECT_THAT(chunks_of(planner(job).rank()), ElementsAre(2));
+}
+
+TEST_F(JobPlannerTest, a_section_on_the_devices_of_another_follows_it) {  // JP-1
+  std::string job = distillation_job;
+  job.insert(job.find("[teacher]\n") + 10, "devices = [\"plain\"]\n");
+  price_by_work(job);
+  const LayoutRanking found = planner(job).rank();
+  for (const RankedLayout& ranked : found.best) {
+    EXPECT_EQ(ranked.devices.at("teacher"), ranked.devices.at("plain"));
+    const ResolvedJob plan = plan_of(job, ranked.settings);
+    EXPECT_EQ(plan.graph.node(plan.graph.stages_of("teacher").front()).replicas,
+              ranked.sections.at("teacher").replicas);
+    for (const std::string& setting : ranked.settings) {
+      EXPECT_FALSE(setting.starts_with("teacher.devices") || setting.starts_with("teacher.replicas")) << setting;
+    }
+  }
+  EXPECT_THAT(found.best, ::testing::Not(::testing::IsEmpty()));
+}
+
 TEST_F(JobPlannerTest, sections_of_pictures_have_layouts_and_shares_of_their_time) {
   const LayoutRanking found = ranking(vision_job);
   for (const RankedLayout& ranked : found.best) {
@@ -169,6 +209,25 @@ TEST_F(JobPlannerTest, calls_with_prices_are_not_measured_again) {
   EXPECT_GT(once, 0);
   (void)ranking(distillation_job);
   EXPECT_EQ(measured_, 0);
+}
+
+TEST_F(JobPlannerTest, measurements_next_to_busy_processes_are_repeated_and_counted) {
+  std::string job = distillation_job;
+  job.replace(job.find("width = 16", job.find("[plain]")), 10, "width = 256");  // passes longer than a turn on a core
+  JobPlanner made = planner(job);
+  SectionProfiler profiler(made.machine(), {std::chrono::milliseconds(0)});
+  std::atomic<bool> ends = false;
+  std::vector<std::jthread> busy;
+  for (unsigned thread = 0; thread < 8 * std::thread::hardware_concurrency(); ++thread) {
+    busy.emplace_back([&ends] {
+      while (!ends) {
+      }
+    });
+  }
+  made.measure(profiler, [](const std::string&) {});
+  ends = true;
+  EXPECT_GT(profiler.repeated(), 0U);
+  EXPECT_LE(profiler.disturbed(), profiler.measured());
 }
 
 TEST_F(JobPlannerTest, a_section_that_costs_more_than_all_others_gets_more_devices) {

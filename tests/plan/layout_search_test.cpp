@@ -183,9 +183,11 @@ TEST(LayoutSearch, degrees_fit_the_devices_and_micro_batches_the_samples) {
     EXPECT_FALSE(layout.zero && layout.replicas == 1);
     EXPECT_TRUE(seen.insert(layout).second);
   }
-  EXPECT_TRUE(seen.contains({1, 6, 1, 1, false, 1})) << "all devices, though 6 is no power of two";
-  EXPECT_TRUE(seen.contains({2, 1, 1, 1, true, 2}));
-  EXPECT_FALSE(seen.contains({6, 1, 1, 1, false, 1})) << "more replicas than samples";
+  EXPECT_TRUE(seen.contains({1, 6, 1, 1, 1, false, 1})) << "all devices, though 6 is no power of two";
+  EXPECT_TRUE(seen.contains({2, 1, 1, 1, 1, true, 2}));
+  EXPECT_TRUE(seen.contains({1, 1, 1, 2, 4, false, 2}));
+  EXPECT_FALSE(seen.contains({2, 1, 1, 1, 2, false, 2})) << "chunks without a pipeline";
+  EXPECT_FALSE(seen.contains({6, 1, 1, 1, 1, false, 1})) << "more replicas than samples";
   for (const SectionLayout& layout : possible_layouts(4, 8, false)) EXPECT_FALSE(layout.zero);
 }
 

@@ -79,7 +79,7 @@ TEST_F(RunFolderTest, a_check_of_another_process_neither_refuses_a_run_nor_looks
   ASSERT_EQ(flock(checks.get(), LOCK_SH | LOCK_NB), 0);
   EXPECT_TRUE(folder_.check_free().ok());
   std::jthread ends([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the length of the check
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // of a check whose process gets no core
     flock(checks.get(), LOCK_UN);
   });
   EXPECT_TRUE(folder_.lock("next").ok());

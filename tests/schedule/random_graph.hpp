@@ -3,6 +3,7 @@
 // with patches.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <string>
@@ -28,6 +29,7 @@ struct GraphLimits {
   bool frozen = true;       ///< whether some sections pass gradients on and are not trained
   std::int64_t tensor = 1;  ///< largest degrees of a replica; beyond 1, ports have random shardings
   std::int64_t context = 1;
+  bool mixed = false;        ///< whether replicas of a section may differ in context
   std::int64_t sources = 1;  ///< sources of the samples; beyond 1, some sections run only for some sources
 };
 
@@ -91,6 +93,10 @@ inline SectionGraph random_graph(Generator& random, const GraphLimits& limits, s
     node.micro_batch = index == 0 ? source_batch : draw(random, 1, limits.micro_batch);
     node.max_in_flight = draw(random, 1, limits.max_in_flight);
     node.layout = shardings.layout();
+    if (limits.mixed && node.replicas > 1) {
+      for (std::int64_t at = 0; at < node.replicas; ++at) node.contexts.push_back(draw(random, 1, limits.context));
+      node.layout.context = *std::ranges::max_element(node.contexts);
+    }
     const bool by_patches = limits.patches && index > 0 && index < count && random() % 3 == 0;
     const Axis axis = by_patches ? Axis::patches : Axis::tokens;
     if (by_patches && random() % 2 == 0) node.micro_batch_rows = draw(random, 1, 9);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <numeric>
 #include <set>
@@ -138,11 +138,11 @@ TEST(RenamedPlaces, of_4096_devices_are_found_in_a_second) {
       in_turn({{"teacher", 400, 4, 9}, {"student", 2000, 1, 5}, {"plain", 64, 1, 5}}, 8);
   const std::vector<PlacedPart> next =
       in_turn({{"student", 1700, 1, 5}, {"teacher", 500, 4, 9}, {"plain", 300, 1, 5}}, 8);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // CPU time, which does not depend on other processes
   const RenamedPlaces names = renamed_places(old, next, 512, 8);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   RecordProperty("ms", static_cast<int>(1e3 * seconds));
-  EXPECT_LT(seconds, 20);  // for a busy machine, a build without optimisation or with sanitizers
+  EXPECT_LT(seconds, 20);  // for a build without optimisation or with sanitizers
   EXPECT_LT(moved_bytes(old, renamed(next, names)), moved_bytes(old, next));
 }
 

@@ -28,16 +28,19 @@ struct RowIdentity {
   friend bool operator==(const RowIdentity&, const RowIdentity&) = default;
 };
 
-std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, const ReshardEnd& end,
-                                 std::int64_t rank) {
-  const std::int64_t columns = end.sharding == Sharding::vocabulary ? end.layout.tensor_of(rank) : 0;
+/// Returns the rows of micro-batch `at` that a rank holds. Empty: its layout has no such rank.
+std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, const ReshardEnd& end, std::int64_t rank,
+                                 std::size_t at = 0) {
+  const Layout layout = end.of(at);
+  if (rank >= layout.ranks()) return {};
+  const std::int64_t columns = end.sharding == Sharding::vocabulary ? layout.tensor_of(rank) : 0;
   std::vector<RowIdentity> all;
   for (const SampleRef& sample : batch) {
     for (std::int64_t position = 0; position < sample.rows(axis); ++position) {
       all.push_back({sample.index_in_step, position, columns});
     }
   }
-  const RowRange held = end.layout.rows(end.sharding, static_cast<std::int64_t>(all.size()), rank);
+  const RowRange held = layout.rows(end.sharding, static_cast<std::int64_t>(all.size()), rank);
   return {all.begin() + held.first, all.begin() + held.end()};
 }
 
@@ -45,9 +48,9 @@ std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, co
 class Carried {
  public:
   Carried(const ReshardRequest& request, const ReshardPlan& plan) : request_(&request), plan_(&plan) {
-    for (const auto& sender : request.senders) {
+    for (std::size_t at = 0; at < request.senders.size(); ++at) {
       for (std::int64_t rank = 0; rank < request.sender.layout.ranks(); ++rank) {
-        sent_.push_back(held_by(sender, request.axis, request.sender, rank));
+        sent_.push_back(held_by(request.senders[at], request.axis, request.sender, rank, at));
       }
     }
   }
@@ -68,7 +71,7 @@ class Carried {
     std::vector<RowIdentity> arrived;
     for (const ReshardPiece& piece : plan_->pieces(receiver, rank)) {
       ASSERT_LT(piece.sender, request_->senders.size());
-      ASSERT_LT(piece.sender_rank, request_->sender.layout.ranks());
+      ASSERT_LT(piece.sender_rank, request_->sender.of(piece.sender).ranks());
       const auto ranks = static_cast<std::size_t>(request_->sender.layout.ranks());
       const std::vector<RowIdentity>& tensor = sent_[piece.sender * ranks + piece.sender_rank];
       ASSERT_GT(piece.rows, 0);
@@ -78,7 +81,7 @@ class Carried {
       const auto first = tensor.begin() + piece.source_row;
       arrived.insert(arrived.end(), first, first + piece.rows);
     }
-    const auto wanted = held_by(request_->receivers[receiver], request_->axis, request_->receiver, rank);
+    const auto wanted = held_by(request_->receivers[receiver], request_->axis, request_->receiver, rank, receiver);
     ASSERT_TRUE(std::ranges::equal(arrived, wanted));
   }
 
@@ -126,6 +129,15 @@ struct RandomEdge {
     }
     request.senders.assign(senders.begin(), senders.end());
     request.receivers.assign(receivers.begin(), receivers.end());
+  }
+
+  /// Gives each micro-batch a context of its own, at either end.
+  void mix(Generator& random) {
+    for (auto [end, batches] : {std::pair(&request.sender, &senders), std::pair(&request.receiver, &receivers)}) {
+      if (batches->empty()) continue;
+      for (std::size_t at = 0; at < batches->size(); ++at) end->contexts.push_back(draw(random, 1, 4));
+      end->layout.context = std::ranges::max(end->contexts);
+    }
   }
 
   static std::int64_t random_rows(Generator& random) {
@@ -178,6 +190,19 @@ TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_under_random_layouts
     if (HasFailure()) return;
   }
   EXPECT_EQ(pairs.size(), shardings.size() * shardings.size());
+}
+
+TEST(Reshard, every_row_reaches_the_ranks_that_hold_it_once_between_micro_batches_of_several_contexts) {  // RE-1, RE-2
+  for (std::uint64_t seed = 1; seed <= random_edges; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Generator random(seed);
+    RandomEdge edge(random);
+    edge.mix(random);
+    const ReshardPlan plan = ReshardPlan::make(edge.request);
+    Carried(edge.request, plan).check();
+    EXPECT_EQ(plan.traffic().moved, least_rows(edge.request));
+    if (HasFailure()) return;
+  }
 }
 
 /// Returns the expected pieces with a single rank at each end: looks up every receiving row, then joins neighbours.

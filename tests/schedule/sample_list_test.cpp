@@ -27,6 +27,11 @@ TEST(SampleList, names_tokens_patches_images_source_and_count) {
   samples[3].answers = 5;
   EXPECT_EQ(sample_list(samples), "512*3 40/256/1/16+1024/2/64/88/5 7@2");
   EXPECT_TRUE(parse_sample_list(sample_list(samples)).value_or_throw()[3].same_size(samples[3]));
+  samples[4].frames = 30;
+  samples[4].clips = 2;
+  samples[4].heard = 14;
+  EXPECT_EQ(sample_list(samples), "512*3 40/256/1/16+1024/2/64/88/5 7~30/2/14@2");
+  EXPECT_TRUE(parse_sample_list(sample_list(samples)).value_or_throw()[4].same_size(samples[4]));
   EXPECT_EQ(sample_list({}), "");
 }
 
@@ -50,7 +55,7 @@ TEST(SampleList, is_read_back_as_the_same_samples) {  // SL-1
 
 TEST(SampleList, what_is_no_sample_is_named) {
   for (const char* wrong : {"x", "-3", "5/2", "5/2/", "5/2/1/", "5/2/1/x", "5@", "5+", "5+1", "5+1/1/", "5+1/1/1/1",
-                            "5*0", "5*-1", "5*99999999999", "5 * 3", "5@-1", "5x"}) {
+                            "5~1/2", "5*0", "5*-1", "5*99999999999", "5 * 3", "5@-1", "5x"}) {
     const auto read = parse_sample_list(std::string("12*2 ") + wrong);
     ASSERT_FALSE(read) << wrong;
     EXPECT_THAT(read.error().message, ::testing::HasSubstr("is no sample")) << wrong;

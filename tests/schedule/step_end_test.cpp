@@ -15,6 +15,7 @@ const std::map<StepAction, std::string> names{
     {StepAction::exchange_tie, "tie"},
     {StepAction::sum, "sum"},
     {StepAction::sum_to_shards, "shards"},
+    {StepAction::spread, "spread"},
     {StepAction::timed_sum, "timed"},
     {StepAction::norm, "norm"},
     {StepAction::await_total, "total"},
@@ -76,6 +77,18 @@ TEST(StepEnd, emulated_devices_wait_for_the_sum_when_all_replicas_have_met) {
   EXPECT_EQ(run(StepEnd(options, trained_step)), "add sum timed norm total step report");
   options.trained = false;
   EXPECT_EQ(run(StepEnd(options, trained_step)), "report");
+}
+
+TEST(StepEnd, a_wide_replica_among_narrow_ones_spreads_what_it_exchanges) {
+  StepEndOptions options = trained(2, true, false, true);
+  options.spreads = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "add tie sum spread norm total step report");
+  options.timed_sum = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "add tie sum spread timed norm total step report");
+  options = trained(2, false, true, false);
+  options.spreads = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "add shards spread norm total step gather spread load report");
+  EXPECT_EQ(run(StepEnd(options, snapshot)), "gather1 copy1 gather2 copy2 write clear");
 }
 
 TEST(StepEnd, gradients_that_add_up_elsewhere_are_fetched_before_they_are_summed) {
@@ -152,7 +165,8 @@ TEST(StepEnd, replicas_have_the_same_exchanges_in_the_same_order) {  // SB-2
   for (const bool sharded : {false, true}) {
     for (const StepBoundary& at : {trained_step, snapshot}) {
       const StepEndOptions first = trained(2, true, sharded, true, true);
-      const StepEndOptions other = trained(2, true, sharded, true, false);
+      StepEndOptions other = trained(2, true, sharded, true, false);
+      other.spreads = true;
       EXPECT_EQ(exchanges(StepEnd(first, at)), exchanges(StepEnd(other, at)));
     }
   }

@@ -70,11 +70,14 @@ class PlanCheck {
     }
   }
 
+  [[nodiscard]] Layout layout_of(const MicroBatchPlan& batch) const {
+    return graph_->node(batch.section).layout_of(batch.replica);
+  }
   /// Returns the rows of an edge that a rank holds in the section at either end.
   [[nodiscard]] std::vector<Row> rows_at(const MicroBatchPlan& batch, EdgeId id, LayoutRank rank) const {
     const GraphEdge& edge = graph_->edge(id);
     const Sharding sharding = batch.section == edge.from ? edge.from_sharding : edge.to_sharding;
-    return rows_of(batch, edge, graph_->node(batch.section).layout, sharding, rank.value());
+    return rows_of(batch, edge, layout_of(batch), sharding, rank.value());
   }
 
   void pieces_cover_arrivals(const StepPlan& plan) {
@@ -89,7 +92,7 @@ class PlanCheck {
     for (const MicroBatchPlan& batch : plan.micro_batches) {
       for (const ArrivalPlan& arrival : batch.arrivals) {
         EXPECT_EQ(batch.section, graph_->receiver(arrival.channel));
-        ASSERT_LT(arrival.rank.value(), graph_->node(batch.section).layout.ranks());
+        ASSERT_LT(arrival.rank.value(), layout_of(batch).ranks());
         Receiver& receiver = receivers[{arrival.channel, batch.replica, arrival.sequence, arrival.rank}];
         receiver = {&arrival, rows_at(batch, arrival.channel.edge, arrival.rank), {}, {}};
         receiver.written.resize(receiver.wanted.size());
@@ -98,7 +101,7 @@ class PlanCheck {
     for (const MicroBatchPlan& sender : plan.micro_batches) {
       for (const PieceOut& piece : sender.pieces) {
         EXPECT_EQ(sender.section, graph_->sender(piece.channel));
-        ASSERT_LT(piece.source_rank.value(), graph_->node(sender.section).layout.ranks());
+        ASSERT_LT(piece.source_rank.value(), layout_of(sender).ranks());
         const auto found = receivers.find({piece.channel, piece.receiver, piece.sequence, piece.target_rank});
         ASSERT_NE(found, receivers.end());
         Receiver& receiver = found->second;
@@ -129,14 +132,14 @@ class PlanCheck {
   void sequence_is_next(const MicroBatchPlan& batch, const ArrivalPlan& arrival, Counters& counters) {
     std::uint64_t& next = counters[{arrival.channel, batch.replica}];
     EXPECT_EQ(arrival.sequence, next);
-    if (arrival.rank.value() + 1 == graph_->node(batch.section).layout.ranks()) ++next;
+    if (arrival.rank.value() + 1 == layout_of(batch).ranks()) ++next;
   }
 
   void sequences_have_no_gaps(const StepPlan& plan, Counters& counters) {
     std::vector<const MicroBatchPlan*> backward;
     for (const MicroBatchPlan& batch : plan.micro_batches) {
       std::set<std::pair<Channel, LayoutRank>> expected;
-      const auto ranks = static_cast<std::uint32_t>(graph_->node(batch.section).layout.ranks());
+      const auto ranks = static_cast<std::uint32_t>(layout_of(batch).ranks());
       for (const Channel channel : graph_->received(batch.section)) {
         if (channel.gradient() && plan.pass != Pass::train) continue;
         const GraphEdge& edge = graph_->edge(channel.edge);
@@ -255,6 +258,14 @@ TEST_P(StepPlannerTest, every_row_reaches_its_place_once_on_every_rank_of_random
   testing::GraphLimits graphs;
   graphs.tensor = 4;
   graphs.context = 4;
+  check_random_runs(GetParam(), graphs, 100);
+}
+
+TEST_P(StepPlannerTest, every_row_reaches_its_place_once_between_replicas_of_several_contexts) {  // ST-2, ST-3, RE-1
+  testing::GraphLimits graphs;
+  graphs.tensor = 3;
+  graphs.context = 5;
+  graphs.mixed = true;
   check_random_runs(GetParam(), graphs, 100);
 }
 

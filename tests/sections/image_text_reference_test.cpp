@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complete vision-language models in the folders of transformers: three sections that begin from one folder, against
-// results of record_vision_references.py; and the folder that they are exported as. Both sides compute in fp32.
+// Complete models for images or sounds in the folders of transformers: three sections that begin from one folder,
+// against results of record_vision_references.py; and the folder that they are exported as. Both sides compute in fp32.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -141,6 +141,10 @@ struct Model {
   VisionLanguageDecoder decoder;
 };
 
+bool reads_places(const Projector& projector) {
+  return std::ranges::any_of(projector.ports().inputs, [](const Port& port) { return port.name == "places"; });
+}
+
 /// A pass of the three sections, one after the other.
 struct ModelPass {
   ModelPass(Bench& bench, Model& model, const Batch& batch, const Pictures& pictures, const std::vector<Feed>& mix,
@@ -154,6 +158,7 @@ struct ModelPass {
     seeing.forward();
     for (const std::string& port : features) projecting.connect(port, seeing.output(port), true);
     for (const Feed& feed : mix) projecting.connect(feed.port, feed.whole);
+    if (reads_places(model.projector)) projecting.connect("places", pictures.place_tensor());
     projecting.forward();
     for (const std::string& port : rows) deciding.connect(port, projecting.output(port), true);
   }
@@ -404,10 +409,12 @@ TEST_P(TiledImageText, the_order_of_a_tiles_rows_does_not_matter_to_the_encoder)
 constexpr const char* tiled_models[] = {"llava_clip", "llava_siglip", "smolvlm",  "onevision",
                                         "gemma3",     "paligemma",    "internvl", "internvl_rms"};
 constexpr const char* native_models[] = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl"};
+constexpr const char* heard_models[] = {"qwen2_audio", "voxtral"};
 constexpr auto model_name = [](const auto& test) { return std::string(test.param); };
 
 INSTANTIATE_TEST_SUITE_P(tiled, ImageText, ::testing::ValuesIn(tiled_models), model_name);
 INSTANTIATE_TEST_SUITE_P(native, ImageText, ::testing::ValuesIn(native_models), model_name);
+INSTANTIATE_TEST_SUITE_P(heard, ImageText, ::testing::ValuesIn(heard_models), model_name);
 INSTANTIATE_TEST_SUITE_P(models, TiledImageText, ::testing::ValuesIn(tiled_models), model_name);
 
 /// The sections of a recorded folder over ranks, against a single rank.
@@ -460,12 +467,15 @@ TEST_P(ImageTextOverRanks, the_projector_is_that_of_one_rank_or_refuses_context)
     Pair projectors(context, layout, projector());
     std::vector<Feed> feeds = recorded_.mix();
     feeds.push_back({"features", features, true});
+    const auto options = read_hf_projector_config(recorded_.folder).value_or_throw();
+    if (options.drops_rest) feeds.push_back({"places", recorded_.pictures.place_tensor()});
     projectors.expect_equal(recorded_.batch, feeds, {{"visual", gradient}});
     EXPECT_GT(projectors.single.gradient_sum_of_squares(), 0);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(models, ImageTextOverRanks, ::testing::ValuesIn(tiled_models), model_name);
+INSTANTIATE_TEST_SUITE_P(heard, ImageTextOverRanks, ::testing::ValuesIn(heard_models), model_name);
 
 TEST(ImageTextProjector, a_sample_whose_features_make_no_whole_rows_is_refused_by_its_number) {  // PN-1
   Bench bench;

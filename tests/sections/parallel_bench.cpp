@@ -12,6 +12,7 @@
 
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/thread.hpp"
+#include "sections/decoder/decoder_section.hpp"
 
 namespace maestro::testing {
 
@@ -82,6 +83,15 @@ const Port& port_of(const std::vector<Port>& ports, const std::string& name) {
   throw std::out_of_range("the section has no port " + name);
 }
 
+void sum_gradients(const Parameters& parameters, const ParallelContext& parallel) {
+  if (parallel.tensor_group != nullptr) {
+    for (const std::span<float> span : parameters.replicated_gradients()) parallel.tensor_group->all_reduce_sum(span);
+  }
+  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
+}
+
+}  // namespace
+
 void add_metrics(std::vector<MetricSum>& sums, const std::vector<MetricSum>& more) {
   for (const MetricSum& metric : more) {
     const auto found = std::ranges::find(sums, metric.name, &MetricSum::name);
@@ -93,15 +103,6 @@ void add_metrics(std::vector<MetricSum>& sums, const std::vector<MetricSum>& mor
     }
   }
 }
-
-void sum_gradients(const Parameters& parameters, const ParallelContext& parallel) {
-  if (parallel.tensor_group != nullptr) {
-    for (const std::span<float> span : parameters.replicated_gradients()) parallel.tensor_group->all_reduce_sum(span);
-  }
-  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
-}
-
-}  // namespace
 
 const MetricSum& ParallelPass::metric(const std::string& name) const {
   const auto found = std::ranges::find(metrics, name, &MetricSum::name);
@@ -233,6 +234,10 @@ ParallelPass ParallelBench::run(const Batch& batch, Pass pass, const std::vector
   }
   for (const Rank& rank : ranks_) EXPECT_EQ(rank.arena->used_bytes(), 0U);
   return result;
+}
+
+void ParallelBench::set_routes(RouteHook* hook) {
+  for (const Rank& rank : ranks_) dynamic_cast<DecoderSection&>(*rank.section).set_routes(hook);
 }
 
 std::vector<Section*> ParallelBench::tensor_ranks(std::int64_t context) {

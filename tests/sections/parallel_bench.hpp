@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/collective/communicator.hpp"
+#include "sections/expert_routes.hpp"
 #include "sections/section.hpp"
 #include "sections/state_io.hpp"
 #include "tests/ops/owned_tensor.hpp"
@@ -42,6 +43,9 @@ struct ParallelPass {
   [[nodiscard]] const MetricSum& metric(const std::string& name) const;
 };
 
+/// Adds the figures `more` to the sums of the same names.
+void add_metrics(std::vector<MetricSum>& sums, const std::vector<MetricSum>& more);
+
 class ParallelBench {
  public:
   using Build = std::function<std::unique_ptr<Section>(const SectionContext&)>;
@@ -55,6 +59,8 @@ class ParallelBench {
                    const std::map<std::string, Tensor>& output_gradients = {});
 
   [[nodiscard]] Section& section(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].section; }
+  /// Sets every rank's hook into the choice of experts; null: none. The sections are decoders.
+  void set_routes(RouteHook* hook);
   /// Returns the sections of a context part, by tensor index.
   [[nodiscard]] std::vector<Section*> tensor_ranks(std::int64_t context = 0);
   /// Returns a flat buffer with the complete section by stored names, as the first context part holds it.

@@ -128,7 +128,8 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     for (const bool tied : {true, false}) {
-      for (const Layout layout : {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 2}, Layout{2, 4}}) {
+      for (const Layout layout :
+           {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 2}, Layout{2, 4}, Layout{2, 8}}) {
         all.push_back({family, tied, layout});
       }
     }

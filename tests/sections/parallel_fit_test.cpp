@@ -23,6 +23,8 @@ TEST(ParallelFit, what_divides_fits) {
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 4, .ffn = 24, .vocabulary = 37}, {2, 2}), "fits");
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 8, .ffn = 4, .vocabulary = 4}, {4, 2}), "fits");
   EXPECT_EQ(refusal({}, {7, 3}), "fits");
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {1, 8}), "fits") << "four ranks have the same key head";
+  EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {2, 4}), "fits");
 }
 
 TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout) {
@@ -39,6 +41,10 @@ TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout
       << "as near as tensor = 2, context = 3, with fewer ranks";
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {4, 1}),
             "student.tensor = 4: 2 kv_heads cannot be cut in 4; nearest that fits: tensor = 2");
+  EXPECT_EQ(refusal({.heads = 4, .kv_heads = 4}, {1, 8}),
+            "student.context = 8: 4 heads cannot be cut in 8; nearest that fits: tensor = 1, context = 4");
+  EXPECT_EQ(refusal({.heads = 12, .kv_heads = 4}, {1, 6}),
+            "student.context = 6: 4 kv_heads cannot be cut in 6; nearest that fits: tensor = 2, context = 6");
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 8, .delta_key_heads = 2}, {1, 4}),
             "student.context = 4: 2 delta_key_heads cannot be cut in 4; nearest that fits: tensor = 1, context = 2");
   EXPECT_EQ(refusal({.heads = 12, .ffn = 30}, {4, 1}),

@@ -82,6 +82,7 @@ ParallelPass PipelineBench::run(const Batch& batch, Pass pass, const std::vector
   for (std::int64_t index = stages() - 2; index >= 0; --index) {
     const auto stream = last.input_gradients.extract("stream");  // internal, not fed from outside
     ParallelPass current = train(index, {{"stream", stream.mapped()}});
+    add_metrics(last.metrics, current.metrics);
     last.input_gradients.merge(current.input_gradients);
   }
   add_tied_gradients();

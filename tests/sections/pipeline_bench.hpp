@@ -29,10 +29,14 @@ class PipelineBench {
 
   /// Runs a pass like ParallelBench::run. A feed goes to the stage that has its port, and has a gradient in the first
   /// stage. `gradients` by output port go to the stages that have the ports. Gradients of tensors that both the first
-  /// and the last stage hold are added up in both.
+  /// and the last stage hold are added up in both. Metrics are summed over stages, as the coordinator does.
   ParallelPass run(const Batch& batch, Pass pass = Pass::train, const std::vector<Feed>& feeds = {},
                    const std::map<std::string, Tensor>& gradients = {});
 
+  /// Sets the hook of every stage and rank, as ParallelBench::set_routes().
+  void set_routes(RouteHook* hook) {
+    for (ParallelBench& stage : stages_) stage.set_routes(hook);
+  }
   [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(stages_.size()); }
   [[nodiscard]] ParallelBench& stage(std::int64_t index) { return stages_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::int64_t ranks() const { return layout_.ranks(); }

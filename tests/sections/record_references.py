@@ -63,7 +63,10 @@ FAMILIES = {
                                         "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}},
     "olmo2": {"head_dim": 6},
     "smollm3": {"no_rope_layers": [1, 0]},
-    "lfm2": {"num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True,
+    # With the default, 1e-5, this draw's 50 steps amplify a rounding of the weights, 6e-8, to a loss that is 6e-4 off;
+    # against fp64, PyTorch's fp32 is 6e-5 off, and maestro 2e-5. With 1e-4 to 1e-1 a rounding stays within 2e-5.
+    "lfm2": {"norm_eps": 1e-3,
+             "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_bias": True,
              "intermediate_size": 50, "block_ffn_dim_multiplier": 1.2, "block_multiple_of": 8,
              "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}},
     "olmoe": {"num_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 10},
@@ -107,7 +110,8 @@ FAMILIES = {
                 "num_hidden_layers": 3, "sliding_window": 5, "swiglu_limit": 0.8, "swiglu_alpha": 1.5,
                 "rope_parameters": YARN | {"truncate": False}},
 }
-MIXED = ("olmoe", "qwen2_moe", "qwen3_moe", "mixtral", "lfm2_moe", "qwen3_5_text")  # recorded for all STEPS
+# Recorded for 20 steps. In 50, gemma3_text amplifies a rounding of its weights to 1e-3 of the loss; the others do not.
+FIRST = ("llama_scaled", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3_text", "olmo2", "smollm3")
 
 
 def of_family(name):
@@ -279,7 +283,7 @@ def main():
         record_mxfp4(root / "gpt_oss_mxfp4")
     for name in [name for name in sys.argv[1:] if name != "gpt_oss_mxfp4"] or ([] if sys.argv[1:] else models):
         torch.manual_seed(7)
-        record(name, models[name](), root / name, 20 if name in FAMILIES and name not in MIXED else STEPS)
+        record(name, models[name](), root / name, 20 if name in FIRST else STEPS)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,11 @@ Writes references/<model>/: config.json and model.safetensors, and expected.safe
              rows of an image see each other in gemma3, rows before the first target in paligemma;
              of onevision also image_sizes (N, 2) = (height, width) and image_offsets (S + 1); of the models with
              images of any size also marks (M, 4) = three positions and the end of attention, visual (V, C) and
-             visual_1, ... of the decoder's rows, with gradient.visual, ... of the loss
+             visual_1, ... of the decoder's rows, with gradient.visual, ... of the loss. With sounds,
+             pixels are a row's three windows, each with three frames, and the position table, which is not trained,
+             has the gradient 0
+  omni       a thinker of Qwen2.5-Omni, as the models of image_text; also sound_pixels, sound_places, frame_offsets and heard_offsets of
+             the sounds, whose tokens are -2. The second encoder's rows are those of chunks
 All fp32. With arguments, only these models of image_text are recorded. gradient.<name> has an entry for each stored tensor that has a gradient.
 """
 import json
@@ -32,7 +36,7 @@ import torch
 from record_references import POSITIONS, VOCABULARY, WIDTH, cross_entropy, gpt2, llama, randomise
 from record_text_parts import matched, tensors
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForImageTextToText, LlavaConfig, LlamaConfig, SiglipVisionConfig, SiglipVisionModel
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoModelForMultimodalLM, LlavaConfig, LlamaConfig, Qwen2_5OmniThinkerForConditionalGeneration, SiglipVisionConfig, SiglipVisionModel
 from transformers.models.llava.modeling_llava import LlavaMultiModalProjector
 from transformers.models.llava_onevision.modeling_llava_onevision import image_size_to_num_patches
 
@@ -382,10 +386,179 @@ def record_native(name):
     print(f"{name}: loss {loss.item():.6f}")
 
 
+HEARD = {
+    "qwen2_audio": ("qwen2_audio", {
+        "text_config": {"model_type": "qwen2", **TEXT}, "audio_token_index": IMAGE_TOKEN,
+        "audio_config": {"model_type": "qwen2_audio_encoder", "num_mel_bins": 5, "d_model": 16, "encoder_layers": 3,
+                         "encoder_attention_heads": 2, "encoder_ffn_dim": 24, "max_source_positions": 20}}),
+    # All rows of a clip are used, four of them side by side.
+    "voxtral": ("voxtral", {
+        "text_config": {"model_type": "llama", **TEXT}, "audio_token_id": IMAGE_TOKEN,
+        "audio_config": {"model_type": "voxtral_encoder", "num_mel_bins": 5, "hidden_size": 16, "num_hidden_layers": 3,
+                         "num_attention_heads": 2, "intermediate_size": 64, "max_source_positions": 8}}),
+}
+FRAMES = ((9, 12), (), (39,), (13,))  # of each sample's sounds; an odd number of rows leaves one over
+
+
+def heard_rows(frames, count):
+    """Returns the encoder's rows of a clip (mels, frames): the frames around 2 r - 1, 2 r and 2 r + 1 of row r."""
+    def window(middle):
+        around = [frames[:, at] if 0 <= at < frames.shape[1] else torch.zeros(len(frames))
+                  for at in (middle - 1, middle, middle + 1)]
+        return torch.stack(around, 1).reshape(-1) if middle >= 0 else torch.zeros(3 * len(frames))
+    return [torch.cat([window(2 * row + offset) for offset in (-1, 0, 1)]) for row in range(count)]
+
+
+def record_heard(name):
+    torch.manual_seed(14)
+    family, settings = HEARD[name]
+    model = AutoModelForMultimodalLM.from_config(
+        AutoConfig.for_model(family, **json.loads(json.dumps(settings))), dtype=torch.float32).eval()
+    randomise_vision(model)
+    folder = ROOT / "image_text" / name
+    names = save_folder(model, folder)
+    audio = settings["audio_config"]
+    mels, clip = audio["num_mel_bins"], 2 * audio["max_source_positions"]
+    tokens, logits, pixels, places, rows, visual = [], [], [], [], [], []
+    for lengths in FRAMES:
+        encoder = [(length - 1) // 2 + 1 for length in lengths]
+        decoder = [(count - 2) // 2 + 1 for count in encoder]
+        frames = torch.randn(len(lengths), mels, clip)
+        given = {}
+        if family == "voxtral":
+            encoder, decoder = ([rows] * len(lengths) for rows in (clip // 2, clip // 8))
+            given = {"input_features": frames} if lengths else {}
+        elif lengths:
+            mask = torch.arange(clip)[None] < torch.tensor(lengths)[:, None]
+            given = {"input_features": frames, "feature_attention_mask": mask.long()}
+        words = [torch.randint(3, IMAGE_TOKEN - 1, (3,)) for _ in range(len(lengths) + 2)]
+        sample = torch.cat([piece for word, count in zip(words, decoder)
+                            for piece in (word, torch.full((count,), IMAGE_TOKEN))] + words[len(lengths):])
+        logits.append(model(input_ids=sample[None], **given).logits[0])
+        for sound, count in enumerate(encoder):
+            pixels += heard_rows(frames[sound], count)
+            places += [[sound, row, 0] for row in range(count)]
+        tokens.append(sample)
+        rows.append(sum(encoder))
+        visual.append(sum(decoder))
+    lengths = [len(sample) for sample in tokens]
+    tokens, logits = torch.cat(tokens).int(), torch.cat(logits)
+    targets = torch.randint(0, TEXT["vocab_size"], tokens.shape, dtype=torch.int32)
+    targets[tokens == IMAGE_TOKEN] = -1
+    targets[-1] = -1
+    loss = cross_entropy(logits, targets)
+    loss.backward()
+    tokens[tokens == IMAGE_TOKEN] = -1
+    stored = {raw: hub for hub, raw in names.items()}
+    untrained = {f"gradient.{stored[name]}": torch.zeros_like(p) for name, p in model.named_parameters()
+                 if not p.requires_grad}
+    save_file({"tokens": tokens, "targets": targets, "offsets": offsets(lengths), "pixels": torch.stack(pixels),
+               "places": torch.tensor(places, dtype=torch.int32), "logits": logits.detach().contiguous(),
+               "loss": loss.detach().reshape(1), "patch_offsets": offsets(rows), "visual_offsets": offsets(visual)}
+              | untrained | gradients(model, stored.__getitem__), folder / "expected.safetensors")
+    print(f"{name}: loss {loss.item():.6f}")
+
+
+OMNI = {
+    "text_config": {**TEXT, "rope_parameters": MROPE}, "image_token_index": IMAGE_TOKEN, "audio_token_index": IMAGE_TOKEN - 1,
+    "video_token_index": IMAGE_TOKEN - 2, "vision_start_token_id": 3, "vision_end_token_id": 4, "audio_start_token_id": 31,
+    "audio_end_token_id": 32,
+    "vision_config": {**NATIVE_TOWER, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 20, "window_size": 8,
+                      "fullatt_block_indexes": [1]},
+    # Chunks of 8 frames.
+    "audio_config": {"num_mel_bins": 5, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 24, "d_model": 12,
+                     "max_source_positions": 20, "n_window": 4, "output_dim": 16}}
+# Of each sample the grids of images, in patches, and the frames of sounds, in the order of the text.
+SHOWN = (((6, 10), 11), (), (13, (2, 4)), (8, (4, 2), 21, (2, 14)), ((8, 6),), (9,))
+
+
+def chunk_rows(frames, window):
+    """Returns rows and places (row, column) of a sound (mels, frames), cut into chunks."""
+    rows, places = [], []
+    for first in range(0, frames.shape[1], 2 * window):
+        chunk = frames[:, first:first + 2 * window]
+        count = (chunk.shape[1] + 1) // 2
+        made = heard_rows(chunk, count)
+        if chunk.shape[1] % 2:
+            made[-1][-3 * len(frames):] = 0  # the last window lies after the end
+        rows += made
+        places += [(first // (2 * window), row, int(2 * row + 1 >= chunk.shape[1])) for row in range(count)]
+    return rows, places
+
+
+def record_omni():
+    torch.manual_seed(15)
+    config = AutoConfig.for_model("qwen2_5_omni_thinker", **json.loads(json.dumps(OMNI)))
+    model = Qwen2_5OmniThinkerForConditionalGeneration(config).float().eval()
+    randomise_vision(model)
+    folder = ROOT / "omni"
+    names = save_folder(model, folder)
+    patch, window = NATIVE_TOWER["patch_size"], OMNI["audio_config"]["n_window"]
+    tokens, logits, marks = [], [], []
+    pixels, places, patches = [], [], []
+    sounds, sound_places, frames_of = [], [], []
+    for shown in SHOWN:
+        pieces, images, heard = [torch.randint(5, 30, (3,))], [], []
+        for item in shown:
+            sound = isinstance(item, int)
+            rows = ((item - 1) // 2 + 1) // 2 if sound else item[0] * item[1] // 4
+            begin, end = (31, 32) if sound else (3, 4)
+            pieces += [torch.tensor([begin] + [IMAGE_TOKEN - sound] * rows + [end]), torch.randint(5, 30, (2,))]
+            (heard if sound else images).append(torch.randn(5, item) if sound else item)
+        sample = torch.cat(pieces)[None]
+        given = {"attention_mask": torch.ones_like(sample)}
+        patches.append(sum(rows * columns for rows, columns in images))
+        frames_of.append(0)
+        if images:
+            seen = torch.randn(patches[-1], 3, patch * patch)
+            given |= {"pixel_values": seen[:, :, None].expand(-1, -1, 2, -1).reshape(len(seen), -1),
+                      "image_grid_thw": torch.tensor([(1, rows, columns) for rows, columns in images])}
+            pixels.append(seen.reshape(len(seen), -1))
+            places += [(image, *place) for image, grid in enumerate(images) for place in native_rows(*grid)]
+        if heard:
+            longest = max(each.shape[1] for each in heard)
+            given |= {"input_features": torch.stack([torch.nn.functional.pad(each, (0, longest - each.shape[1])) for each in heard]),
+                      "feature_attention_mask": torch.stack([(torch.arange(longest) < each.shape[1]).long() for each in heard])}
+            tile = 0
+            for each in heard:
+                rows, own = chunk_rows(each, window)
+                sounds += rows
+                sound_places += [(tile + chunk, row, column) for chunk, row, column in own]
+                tile += own[-1][0] + 1
+                frames_of[-1] += len(rows)
+        logits.append(model(input_ids=sample, **given).logits[0])
+        lengths = given["feature_attention_mask"].sum(-1) if heard else None
+        positions = model.model.get_rope_index(sample, given.get("image_grid_thw"), None, given["attention_mask"], False, lengths, None)[0][:, 0]
+        tokens.append(sample[0])
+        marks.append(torch.cat([positions.T, torch.arange(1, sample.shape[1] + 1)[:, None]], 1).int())
+    bounds = offsets([len(sample) for sample in tokens])
+    visual = offsets([int((sample == IMAGE_TOKEN).sum()) for sample in tokens])
+    hearing = offsets([int((sample == IMAGE_TOKEN - 1).sum()) for sample in tokens])
+    tokens, logits = torch.cat(tokens).int(), torch.cat(logits)
+    targets = torch.randint(0, TEXT["vocab_size"], tokens.shape, dtype=torch.int32)
+    targets[tokens >= IMAGE_TOKEN - 1] = -1
+    targets[-1] = -1
+    loss = cross_entropy(logits, targets)
+    loss.backward()
+    tokens[tokens == IMAGE_TOKEN] = -1
+    tokens[tokens == IMAGE_TOKEN - 1] = -2
+    stored = {raw: hub for hub, raw in names.items()}
+    learned = {f"gradient.{stored[name]}": p.grad.contiguous() for name, p in model.named_parameters() if p.grad is not None}
+    save_file({"tokens": tokens, "targets": targets, "offsets": bounds, "pixels": torch.cat(pixels),
+               "places": torch.tensor(places, dtype=torch.int32), "patch_offsets": offsets(patches), "visual_offsets": visual,
+               "sound_pixels": torch.stack(sounds), "sound_places": torch.tensor(sound_places, dtype=torch.int32),
+               "frame_offsets": offsets(frames_of), "heard_offsets": hearing, "marks": torch.cat(marks),
+               "logits": logits.detach().contiguous(), "loss": loss.detach().reshape(1)} | learned, folder / "expected.safetensors")
+    print(f"omni: loss {loss.item():.6f}")
+
+
 def main():
     if len(sys.argv) > 1:
         for name in sys.argv[1:]:
-            (record_whole if name in WHOLE else record_native)(name)
+            if name == "omni":
+                record_omni()
+                continue
+            (record_whole if name in WHOLE else record_heard if name in HEARD else record_native)(name)
         return
     assert max(LENGTHS) <= POSITIONS
     record_siglip()
@@ -397,6 +570,9 @@ def main():
         record_whole(name)
     for name in NATIVE:
         record_native(name)
+    for name in HEARD:
+        record_heard(name)
+    record_omni()
 
 
 if __name__ == "__main__":

@@ -68,15 +68,17 @@ TEST(SectionRegistry, lists_what_is_built_in) {
     types.push_back(entry.type);
     EXPECT_FALSE(entry.description.empty()) << entry.type;
   }
-  EXPECT_EQ(types, (std::vector<std::string>{"decoder_lm", "decoder_trunk", "distilled_decoder", "generator",
-                                             "language_model_head", "projector", "recorded_teacher", "vision_encoder",
-                                             "vision_language_decoder"}));
+  EXPECT_EQ(types,
+            (std::vector<std::string>{"audio_encoder", "audio_projector", "decoder_lm", "decoder_trunk",
+                                      "distilled_decoder", "generator", "language_model_head", "ngram_memory",
+                                      "projector", "recorded_teacher", "vision_encoder", "vision_language_decoder"}));
 }
 
 TEST(SectionRegistry, an_unknown_type_is_refused_with_the_nearest_and_all) {
   EXPECT_EQ(build_error(job, "decoder_trnk", "teacher"),
-            "teacher: section type 'decoder_trnk' is unknown; did you mean 'decoder_trunk'? known types: decoder_lm, "
-            "decoder_trunk, distilled_decoder, generator, language_model_head, projector, recorded_teacher, "
+            "teacher: section type 'decoder_trnk' is unknown; did you mean 'decoder_trunk'? known types: "
+            "audio_encoder, audio_projector, decoder_lm, decoder_trunk, distilled_decoder, generator, "
+            "language_model_head, ngram_memory, projector, recorded_teacher, "
             "vision_encoder, vision_language_decoder");
 }
 

@@ -87,6 +87,7 @@ MicroBatch::MicroBatch(Bench& bench, Section& section, const Batch& batch, Pass 
       tape_(*bench.ops, bench.arena, precision, pass == Pass::train),
       inputs_(pass, batch.samples, batch.layout(), 1.0 / batch.target_tokens(), batch.patches(), batch.visual()) {
   inputs_.set_token_scale(1.0 / static_cast<double>(batch.tokens.size()));
+  inputs_.set_layout(Axis::heard, {batch.heard_offsets, batch.heard_positions});
   const auto borrowed = [](const std::vector<std::int32_t>& values) {
     return Tensor(const_cast<std::int32_t*>(values.data()), DType::i32, {static_cast<std::int64_t>(values.size())});
   };

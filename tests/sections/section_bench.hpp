@@ -26,6 +26,7 @@ struct Batch {
   std::vector<std::int32_t> tokens, targets, offsets, positions;
   std::vector<std::int32_t> patch_offsets, patch_positions;    ///< patches; empty without images
   std::vector<std::int32_t> visual_offsets, visual_positions;  ///< empty: as patches
+  std::vector<std::int32_t> heard_offsets, heard_positions;    ///< rows of sounds next to images; empty: none
   std::vector<SampleId> samples;
 
   Batch(std::vector<std::int32_t> packed_tokens, std::vector<std::int32_t> packed_targets,

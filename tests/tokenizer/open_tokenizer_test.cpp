@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -28,7 +29,7 @@ class OpenTokenizer : public testing::Test {
 
   const fs::path folder_ =
       fs::path(testing::TempDir()) /
-      (std::string("open_tokenizer_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+      ("open_tokenizer_" + std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 constexpr const char* small = R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})";

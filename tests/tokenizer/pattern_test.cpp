@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
+#include <ctime>
 #include <random>
 
 #include "runtime/tokenizer/character.hpp"
@@ -116,7 +115,7 @@ TEST(Pattern, an_expression_that_steps_back_without_end_is_refused_after_a_momen
   const std::string word(4000, 'a');
   for (const char* expression : {"a*a*(?!a|$)", "a*a*(?!a|$)|a", "(a+)+b", "(a|aa)*(?!a|$)", "a+?(?!a|$)a*"}) {
     const auto pattern = make_pattern(expression).value_or_throw();
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // CPU time, which does not depend on other processes
     try {
       static_cast<void>(pattern->next(word, 0));
       ADD_FAILURE() << expression;
@@ -124,7 +123,7 @@ TEST(Pattern, an_expression_that_steps_back_without_end_is_refused_after_a_momen
       EXPECT_STREQ(error.what(), "a regular expression of the tokenizer fails: retry-limit-in-search over")
           << expression;
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << expression;
+    EXPECT_LT(std::clock() - begin, 5 * CLOCKS_PER_SEC) << expression;
   }
   const auto words = make_pattern("\\w+x?|\\s+(?!\\S)|\\s+").value_or_throw();
   EXPECT_EQ(words->next(std::string(1 << 22, 'a'), 0)->end, std::size_t{1} << 22) << "a long text alone is no reason";

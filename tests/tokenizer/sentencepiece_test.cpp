@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -35,7 +36,7 @@ class SentencePiece : public testing::Test {
 
   const fs::path folder_ =
       fs::path(testing::TempDir()) /
-      (std::string("sentencepiece_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+      ("sentencepiece_" + std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(SentencePiece, a_unigram_model_is_refused_by_name_and_other_kinds_are_read) {

@@ -2,6 +2,7 @@
 #include "runtime/tokenizer/tokenizer_config.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -21,7 +22,7 @@ class TokenizerConfigFile : public testing::Test {
   }
   const fs::path folder =
       fs::path(testing::TempDir()) /
-      (std::string("tokenizer_config_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+      ("tokenizer_config_" + std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
   const std::string file = (folder / "tokenizer_config.json").string();
 };
 

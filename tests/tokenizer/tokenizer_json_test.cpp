@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -46,7 +47,7 @@ class TokenizerJson : public testing::Test {
 
   const std::filesystem::path folder_ =
       std::filesystem::path(testing::TempDir()) /
-      (std::string("tokenizer_json_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+      ("tokenizer_json_" + std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name());
   const std::filesystem::path file_ = folder_ / "tokenizer.json";
 };
 

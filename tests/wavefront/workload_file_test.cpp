@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -287,7 +288,8 @@ TEST(WorkloadFile, a_path_that_cannot_be_read_is_named) {
 }
 
 TEST(WorkloadFile, a_file_reads_as_its_text) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "maestro-workload-file-test.json";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("maestro-workload-" + std::to_string(getpid()) + ".json");
   std::ofstream(path) << example().dump();
   EXPECT_EQ(load_workload(path).tasks.size(), 3u);
   std::filesystem::remove(path);

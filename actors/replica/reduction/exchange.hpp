@@ -16,6 +16,7 @@
 
 #include "actors/messages/message_types.hpp"
 #include "actors/replica/reduction/rank_work.hpp"
+#include "runtime/core/gradient_wire.hpp"
 
 namespace maestro {
 
@@ -60,6 +61,8 @@ class Exchange {
   [[nodiscard]] virtual std::optional<LabelledJob> next_job() = 0;
   /// Ends the job that next_job() returned last; the device has completed it.
   virtual void job_done() = 0;
+  /// Returns the error of what this member has encoded since the last call.
+  virtual WireError take_wire_error() { return {}; }
   /// Returns whether no operation is running.
   [[nodiscard]] virtual bool complete() const = 0;
 

@@ -17,17 +17,23 @@ HostExchange::HostExchange(HostExchangeOptions options, Network& network)
       peers_(options_.members.size()) {
   address_.parts_ring = network.next_ring();
   address_.sums_ring = network.next_ring();
+  if (options_.wire.parts != GradientWire::f32) {
+    slots_.emplace(options_.wire, values_.size(), options_.learned, members());
+  }
   if (!options_.remote) return;
-  parts_ = AlignedMemory(part_bytes({0, largest_shard()}) * members());
+  parts_ = AlignedMemory(largest_part() * members());
   parts_region_ = network.register_memory(parts_.data(), parts_.size());
   gradient_region_ = network.register_memory(reinterpret_cast<std::byte*>(values_.data()), values_.size_bytes());
   if (parts_region_) address_.parts = parts_region_->remote();
   if (gradient_region_) address_.gradients = gradient_region_->remote();
+  if (!slots_) return;
+  slots_region_ = network.register_memory(slots_->memory().data(), slots_->memory().size());
+  if (slots_region_) address_.sums = slots_region_->remote();
 }
 
-std::size_t HostExchange::largest_shard() const {
+std::size_t HostExchange::largest_part() const {
   std::size_t largest = 0;
-  for (std::size_t index = 0; index < members(); ++index) largest = std::max(largest, shard(index).count);
+  for (std::size_t index = 0; index < members(); ++index) largest = std::max(largest, part_bytes(index));
   return largest;
 }
 
@@ -52,8 +58,13 @@ void HostExchange::leave() {
 
 void HostExchange::begin(Operation operation) {
   operation_ = operation;
-  state_ = options_.staging->apart() && !gathers() ? State::to_host : State::round;
-  if (state_ == State::round) begin_round();
+  if (!options_.staging->apart() || gathers()) return begin_on_host();
+  state_ = State::to_host;
+}
+
+void HostExchange::begin_on_host() {
+  if (!slots_ || operation_ == Operation::gather_values) return begin_round();
+  state_ = State::encode;
 }
 
 void HostExchange::begin_round() {
@@ -69,6 +80,7 @@ void HostExchange::begin_round() {
 std::optional<LabelledJob> HostExchange::next_job() {
   if (work_ != Work::none || state_ == State::idle) return std::nullopt;
   if (state_ == State::to_host) return job_of(Work::to_host);
+  if (state_ == State::encode) return job_of(Work::encode);
   if (current().may_sum()) return job_of(Work::sum);
   if (current().may_copy()) return job_of(Work::copy);
   if (round_over() && options_.staging->apart()) return job_of(Work::to_device);
@@ -86,8 +98,10 @@ LabelledJob HostExchange::job_of(Work work) {
   switch (work) {
     case Work::to_host:
       return job("to host", [this] { options_.staging->copy_to_host(copied_to_host()); });
+    case Work::encode:
+      return job("encode", [this] { error_.add(slots_->encode_parts(values_, self())); });
     case Work::sum:
-      return job("reduce", [this] { gathers() ? stage_moments() : add_parts(); });
+      return job("reduce", [this] { gathers() ? stage_moments() : sum_up(); });
     case Work::copy:
       return job("gather", [this] { copy_sums(); });
     case Work::to_device:
@@ -110,6 +124,8 @@ void HostExchange::job_done() {
     case Work::none:
       return;
     case Work::to_host:
+      return begin_on_host();
+    case Work::encode:
       return begin_round();
     case Work::sum:
       round(round_).shard_summed();
@@ -152,21 +168,27 @@ void HostExchange::send(std::size_t index, bool sum) {
   const Peer& peer = peers_[index];
   const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
+  const std::size_t slot = sum ? self() : index;  // the shard that it belongs to
+  const bool encoded = sum ? encodes_sums() : slots_.has_value();
+  const std::size_t bytes = sum ? sum_bytes(slot) : part_bytes(slot);
   if (peer.local) {
     // A part is read before its sum returns; only the sum needs a receipt (HX-1).
     if (sum) round(round_).send_started();
-    return outbox_.hand_over(peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()),
-                                          options_.layout_rank, values_.subspan(range.first, range.count)});
+    const std::span<const std::byte> whole = encoded ? std::as_bytes(slots_->slot(slot)).first(bytes)
+                                                     : std::as_bytes(values_.subspan(range.first, range.count));
+    return outbox_.hand_over(
+        peer.actor, {options_.kind, round_, sum, static_cast<std::uint32_t>(self()), options_.layout_rank, whole});
   }
-  const std::size_t offset = range.first * sizeof(float);
   WriteRequest request;
-  request.remote = sum ? peer.address.gradients : peer.address.parts;
-  request.remote_offset = sum ? offset : self() * part_bytes({0, largest_shard()});
-  // An empty part comes from memory that no member writes.
-  const bool empty = gathers() && !sum;
-  request.local = empty ? parts_region_.get() : gradient_region_.get();
-  request.local_offset = empty ? 0 : offset;
-  request.bytes = sum ? range.count * sizeof(float) : part_bytes(range);
+  request.local = encoded ? slots_region_.get() : gradient_region_.get();
+  request.local_offset = encoded ? slots_->offset(slot) : range.first * sizeof(float);
+  request.remote = !sum ? peer.address.parts : encoded ? peer.address.sums : peer.address.gradients;
+  request.remote_offset = sum ? request.local_offset : self() * largest_part();
+  request.bytes = bytes;
+  if (gathers() && !sum) {  // an empty part comes from memory that no member writes
+    request.local = parts_region_.get();
+    request.local_offset = 0;
+  }
   write(peer, sum, request);
 }
 
@@ -190,7 +212,7 @@ bool HostExchange::landed(std::uint32_t immediate) {
   const bool sum = where.edge.value() == address_.sums_ring;
   if (!sum && where.edge.value() != address_.parts_ring) return false;
   const std::uint64_t number = unwrap_sequence(where.sequence, round_);
-  const std::size_t bytes = sum ? shard(where.slot).count * sizeof(float) : part_bytes(own());
+  const std::size_t bytes = sum ? sum_bytes(where.slot) : part_bytes(self());
   const RoundAndSender from{number, where.slot * 2 + (sum ? 1 : 0)};
   if (++landed_chunks_[from] < chunk_count(bytes, network_->options().chunk_bytes)) return true;
   landed_chunks_.erase(from);
@@ -204,7 +226,7 @@ bool HostExchange::landed(std::uint32_t immediate) {
 
 void HostExchange::handed_over(const ShardHandOver& shard) {
   auto& store = shard.sum ? handed_sums_ : handed_parts_;
-  store[{shard.round, shard.sender}] = shard.values;
+  store[{shard.round, shard.sender}] = shard.bytes;
   if (shard.sum) {
     round(shard.round).sum_arrived();
   } else {
@@ -220,33 +242,37 @@ bool HostExchange::write_finished(std::uint64_t cookie) {
   return true;
 }
 
+void HostExchange::sum_up() {
+  if (own().count == 0) return;
+  add_parts();
+  if (encodes_sums()) error_.add(slots_->encode_sum(own_of(values_), self()));
+}
+
+std::span<const float> HostExchange::part_of(std::size_t member, std::size_t first, std::span<float> room) const {
+  const auto handed = handed_parts_.find({round_, member});
+  const std::byte* bytes =
+      handed != handed_parts_.end() ? handed->second.data() : parts_.data() + member * largest_part();
+  if (!slots_) return {reinterpret_cast<const float*>(bytes) + first, room.size()};
+  slots_->codec(self(), false).decode({bytes, part_bytes(self())}, first, room);
+  return room;
+}
+
 void HostExchange::add_parts() {
   // RD-2: replica order on every member. Part 0 is the start value, so nothing depends on the rounding of zero.
-  const std::span<float> mine = own_of(values_);
-  const auto part = [&](std::size_t replica) -> std::span<const float> {
-    const auto handed = handed_parts_.find({round_, replica});
-    if (handed != handed_parts_.end()) return handed->second;
-    const auto* begin = reinterpret_cast<const float*>(parts_.data()) + replica * largest_shard();
-    return {begin, mine.size()};
-  };
-  if (mine.empty()) return;
-  if (self() == 0) {
-    for (std::size_t replica = 1; replica < members(); ++replica) {
-      options_.host_ops->run(AddInto{.into = mine, .values = part(replica)});
-    }
-    return;
-  }
   constexpr std::size_t block = std::size_t{64} << 10;  // the sum stays in a cache
-  std::vector<float> memory(std::min(block, mine.size()));
+  const std::span<float> mine = own_of(values_);
+  std::vector<float> memory(2 * std::min(block, mine.size()));
   for (std::size_t first = 0; first < mine.size(); first += block) {
     const std::span<float> own = mine.subspan(first, std::min(block, mine.size() - first));
-    const std::span<float> total = std::span(memory).first(own.size());
-    std::ranges::copy(part(0).subspan(first, own.size()), total.begin());
+    const std::span<float> total = self() == 0 ? own : std::span(memory).first(own.size());
+    const std::span<float> room = std::span(memory).last(own.size());
+    if (self() != 0) std::ranges::copy(part_of(0, first, room), total.begin());
     for (std::size_t replica = 1; replica < members(); ++replica) {
-      const std::span<const float> more = replica == self() ? own : part(replica).subspan(first, own.size());
+      const std::span<const float> more =
+          replica == self() ? std::span<const float>(own) : part_of(replica, first, room);
       options_.host_ops->run(AddInto{.into = total, .values = more});
     }
-    std::ranges::copy(total, own.begin());
+    if (self() != 0) std::ranges::copy(total, own.begin());
   }
 }
 
@@ -266,9 +292,13 @@ void HostExchange::release() {
 void HostExchange::copy_sums() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     const auto handed = handed_sums_.find({round_, peer});
-    if (handed == handed_sums_.end()) continue;
-    std::copy(handed->second.begin(), handed->second.end(),
-              values_.begin() + static_cast<std::ptrdiff_t>(shard(peer).first));
+    const bool local = handed != handed_sums_.end();
+    const std::span<float> into = values_.subspan(shard(peer).first, shard(peer).count);
+    if (encodes_sums() && peer != self() && !into.empty()) {
+      slots_->codec(peer, true).decode(local ? handed->second : slots_->slot(peer), 0, into);
+    } else if (local) {
+      std::memcpy(into.data(), handed->second.data(), handed->second.size());
+    }
   }
 }
 

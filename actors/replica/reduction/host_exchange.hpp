@@ -10,18 +10,24 @@
 // HX-1 (in-place reads): a member of the same process reads this member's gradients in place only between begin() and
 //       its ShardRead or the arrival of the sum; in that time this member changes only its shard.
 // HX-2 (equal rounds): members run and count the same rounds; members that exchange data are at most one round apart.
-// HX-3 (ready receivers): a member writes to another's gradients only after it has received the other's part of the
-//       round.
+// HX-3 (ready receivers): a member writes to another's gradients, or to its slots, only after it has received the
+//       other's part of the round.
+//
+// Gradients in another format than f32 (GradientWire) are encoded before a round, in WireSlots, which take the
+// gradients' place in HX-1 and HX-3.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/job/reduction_paths.hpp"
 #include "actors/replica/reduction/exchange.hpp"
 #include "actors/replica/reduction/gradient_staging.hpp"
+#include "actors/replica/reduction/wire_slots.hpp"
 #include "actors/services/network.hpp"
 #include "runtime/collective/reduction_round.hpp"
 #include "runtime/core/aligned_memory.hpp"
@@ -39,8 +45,10 @@ struct HostExchangeOptions {
   const GradientStaging* staging = nullptr;          ///< stages at least these gradients; outlives the exchange
   std::function<void(ParameterBuffer)> stage_shard;  ///< writes this member's moments to their place in `gradients`
   const OperatorTable* host_ops = nullptr;           ///< adds gradients up
-  bool remote = false;                               ///< the job has other processes
-  std::uint32_t client = 0;                          ///< client number of the rank's writes
+  WireFormats wire;                                  ///< formats of parts and sums; anything but f32 needs WireSlots
+  std::size_t learned = 0;   ///< first gradient that counts (Parameters::learned_elements); from it on all are in f32
+  bool remote = false;       ///< the job has other processes
+  std::uint32_t client = 0;  ///< client number of the rank's writes
 };
 
 /// Its jobs run on the device's thread; the actor does not use the exchange until it receives a job's result.
@@ -56,6 +64,7 @@ class HostExchange final : public Exchange {
   void begin(Operation operation) override;
   [[nodiscard]] std::optional<LabelledJob> next_job() override;
   void job_done() override;
+  WireError take_wire_error() override { return std::exchange(error_, {}); }
   [[nodiscard]] bool complete() const override;
 
   bool landed(std::uint32_t immediate) override;
@@ -71,11 +80,14 @@ class HostExchange final : public Exchange {
     bool local = true;
   };
   using RoundAndSender = std::pair<std::uint64_t, std::size_t>;
-  /// If gradients are staged, an operation begins with their copy to the host; then the round determines the jobs.
-  enum class State : std::uint8_t { idle, to_host, round };
-  enum class Work : std::uint8_t { none, to_host, sum, copy, to_device };
+  /// An operation first copies staged gradients to the host, and then encodes parts if their format is not f32; after
+  /// that the round determines the jobs.
+  enum class State : std::uint8_t { idle, to_host, encode, round };
+  enum class Work : std::uint8_t { none, to_host, encode, sum, copy, to_device };
 
   [[nodiscard]] LabelledJob job_of(Work work);
+  /// Continues once the gradients are in host memory.
+  void begin_on_host();
   void begin_round();
   /// Returns whether the round has reached the operation's end.
   [[nodiscard]] bool round_over() const;
@@ -87,7 +99,11 @@ class HostExchange final : public Exchange {
   void send(std::size_t peer, bool sum);
   void write(const Peer& peer, bool sum, WriteRequest request);
   // Jobs, on the device's thread.
+  /// Adds the parts up, and encodes the sum if sums are encoded.
+  void sum_up();
   void add_parts();
+  /// Returns elements [first, first + room.size()) of a member's part of this member's shard; `room` may hold them.
+  [[nodiscard]] std::span<const float> part_of(std::size_t member, std::size_t first, std::span<float> room) const;
   void stage_moments() const;
   void copy_sums();
   void release();
@@ -99,27 +115,37 @@ class HostExchange final : public Exchange {
   [[nodiscard]] bool sums_go_to(std::size_t peer) const { return peer != self() && (!gathers() || peer == 0); }
   [[nodiscard]] bool parts_go_to(std::size_t peer) const { return peer != self() && (!gathers() || self() == 0); }
   [[nodiscard]] bool gathers() const { return options_.kind == ReductionKind::moments; }
-  /// Returns the size of the part that a member sends to the owner of `shard`.
-  [[nodiscard]] std::size_t part_bytes(ShardRange shard) const { return (gathers() ? 1 : shard.count) * sizeof(float); }
+  [[nodiscard]] bool encodes_sums() const { return slots_ && slots_->encodes_sums(); }
+  /// Return the size of the part that a member sends to the owner of a shard, and the size of its sum.
+  [[nodiscard]] std::size_t part_bytes(std::size_t index) const {
+    if (slots_) return slots_->codec(index, false).bytes();
+    return (gathers() ? 1 : shard(index).count) * sizeof(float);
+  }
+  [[nodiscard]] std::size_t sum_bytes(std::size_t index) const {
+    return encodes_sums() ? slots_->codec(index, true).bytes() : shard(index).count * sizeof(float);
+  }
   [[nodiscard]] ShardRange own() const { return shard(self()); }
   [[nodiscard]] std::span<float> own_of(std::span<float> all) const { return all.subspan(own().first, own().count); }
   [[nodiscard]] ShardRange shard(std::size_t index) const { return shard_range(values_.size(), members(), index); }
   [[nodiscard]] std::size_t self() const { return options_.self; }
   [[nodiscard]] std::size_t members() const { return options_.members.size(); }
-  [[nodiscard]] std::size_t largest_shard() const;
+  [[nodiscard]] std::size_t largest_part() const;
 
   HostExchangeOptions options_;
   std::span<float> values_;  // the gradients, in host memory
   Network* network_;
   ExchangeOutbox outbox_;
   ReductionAddress address_;
-  AlignedMemory parts_;  // a shard per sending member, written by RMA
+  AlignedMemory parts_;  // a part per sending member, written by RMA
+  std::optional<WireSlots> slots_;
+  WireError error_;
   std::unique_ptr<Region> parts_region_;
+  std::unique_ptr<Region> slots_region_;
   std::unique_ptr<Region> gradient_region_;
   std::vector<Peer> peers_;  // by member
   std::map<std::uint64_t, ReductionRound> rounds_;
-  std::map<RoundAndSender, std::span<const float>> handed_parts_;
-  std::map<RoundAndSender, std::span<const float>> handed_sums_;
+  std::map<RoundAndSender, std::span<const std::byte>> handed_parts_;
+  std::map<RoundAndSender, std::span<const std::byte>> handed_sums_;
   std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
   std::map<std::uint64_t, std::uint64_t> writes_;        // rounds by cookie
   std::uint64_t next_number_ = 0;                        // number of the next write

@@ -30,8 +30,10 @@ Membership among(const ReplicaSpec& spec, LayoutRank rank, std::vector<Reduction
 Membership among_replicas(const ReplicaSpec& spec, LayoutRank rank) {
   const GraphNode& node = spec.graph->node(spec.section);
   const bool alone = node.replicas == 1 || spec.ranks[rank.value()].runner->gradients().empty();
-  if (!node.trained() || alone) return {};
-  return among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
+  if (!node.trained() || alone || !node.exchanges(rank.value())) return {};  // RX-2
+  Membership members = among(spec, rank, replicas_of(*spec.graph, spec.section), spec.replica.value());
+  members.in_group = members.in_group && node.gradient_wire == GradientWire::f32;  // groups send f32
+  return members;
 }
 
 /// Returns the replica's first and last stage, which hold the tied parameter.
@@ -56,6 +58,12 @@ std::span<float> tied_gradient_of(const ReplicaSpec& spec, LayoutRank rank) {
 std::span<float> gradients_of(const ReplicaSpec& spec, LayoutRank rank, ReductionKind kind) {
   if (kind == ReductionKind::tie) return tied_gradient_of(spec, rank);
   return spec.ranks[rank.value()].runner->gradients();
+}
+
+WireFormats wire_of(const ReplicaSpec& spec, LayoutRank rank, ReductionKind kind) {
+  if (kind != ReductionKind::replicas) return {};
+  const bool sharded = spec.ranks[rank.value()].runner->section().parameters().optimizer_sharded();
+  return wire_formats(spec.graph->node(spec.section).gradient_wire, sharded);
 }
 
 /// Returns the gradients that some exchange moves through host memory.
@@ -105,6 +113,8 @@ std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, LayoutRank rank
   options.staging = &staging;
   options.stage_shard = stage_shard_of(spec, rank);
   options.host_ops = spec.host_ops;
+  options.wire = wire_of(spec, rank, kind);
+  options.learned = spec.ranks[rank.value()].runner->section().parameters().learned_elements();
   options.remote = spec.remote;
   options.client = client;
   return std::make_unique<HostExchange>(std::move(options), *spec.network);
@@ -160,6 +170,11 @@ bool RankExchanges::landed(std::uint32_t immediate) {
 bool RankExchanges::write_finished(std::uint64_t cookie) {
   return std::ranges::any_of(exchanges_,
                              [&](const auto& each) { return each != nullptr && each->write_finished(cookie); });
+}
+
+WireError RankExchanges::take_wire_error() {
+  Exchange* const replicas = at(ReductionKind::replicas);
+  return replicas == nullptr ? WireError() : replicas->take_wire_error();
 }
 
 void RankExchanges::begin(StepAction action) {

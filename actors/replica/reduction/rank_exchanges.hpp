@@ -3,11 +3,13 @@
 // replicas; and, with sharded optimizer state, new values and, for a checkpoint, the optimizer state.
 // Plain class; the replica's actor passes messages in and runs the jobs.
 //
-// All members of an exchange choose the same mechanism (WR-1): NcclExchange if each has a separate CUDA device, else
-// HostExchange.
+// All members of an exchange choose the same mechanism (WR-1): NcclExchange if each has a separate CUDA device and
+// gradients are sent in f32, else HostExchange.
 //
 // RX-1 (first context part): ranks of later context parts hold the same optimizer state as the first part's ranks; they
 //        take no part in gathering it.
+// RX-2 (unlike replicas): of replicas that differ in context only the first part's ranks exchange with other replicas;
+//        each replica adds its parts up before (StepAction::add_ranks), and copies the results to them (spread).
 #pragma once
 
 #include <array>
@@ -48,6 +50,8 @@ class RankExchanges {
   void begin(StepAction action);
   [[nodiscard]] std::optional<LabelledJob> next_job();
   void job_done();
+  /// Returns the error of the gradients that the rank has encoded for other replicas since the last call.
+  WireError take_wire_error();
   [[nodiscard]] bool complete() const { return current_ == nullptr || current_->complete(); }
 
  private:

@@ -223,7 +223,7 @@ void Coordinator::step_done(const StepDone& message) {
   OpenUnit& open = found->second;
   const std::pair norm_and_lr(message.gradient_norm, message.lr);  // equal on all replicas
   open.norm_and_lr.try_emplace(message.section, norm_and_lr);
-  open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers};
+  open.lanes[{message.section, message.replica}] = {message.times, message.sent, message.transfers, message.wire};
   if (++open.replicas_done_of[message.section] == replicas_.at(message.section).size()) {
     open.sections_done.insert(message.section);
     recorder_.section_ended(open, message.section, message.metrics);

@@ -23,6 +23,7 @@ struct LaneReport {
   LaneTimes times;
   SentBytes sent;
   ChannelTimes transfers = {};
+  WireError wire = {};
 };
 using LaneReports = std::map<Lane, LaneReport>;
 

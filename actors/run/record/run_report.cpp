@@ -28,17 +28,20 @@ void describe_plan(const ResolvedJob& plan, Report& report) {
   for (const ReplicaPlacement& place : plan.places) {
     const GraphNode& node = plan.graph.node(place.section);
     const SectionConfig& config = plan.sections[place.section.value()].config;
+    const Layout layout = node.layout_of(place.replica);
+    // FLOPs of a rank of the widest replica: a narrower replica's ranks have more rows each.
+    const double share = static_cast<double>(node.layout.ranks()) / static_cast<double>(layout.ranks());
     report.add_row("plan.lanes", {{"section", node.name},
                                   {"mode", std::string(mode_name(node.role))},
                                   {"replica", place.replica.value()},
                                   {"process", place.process.value()},
                                   {"device", text_of(place.devices.front())},
                                   {"devices", texts_of(place.devices)},
-                                  {"tensor", node.layout.tensor},
-                                  {"context", node.layout.context},
+                                  {"tensor", layout.tensor},
+                                  {"context", layout.context},
                                   {"precision", std::string(name_of(config.precision))},
                                   {"micro_batch", node.micro_batch},
-                                  {"flops_per_token", plan.flops_per_token[place.section.value()]}});
+                                  {"flops_per_token", share * plan.flops_per_token[place.section.value()]}});
   }
   for (const GraphEdge& edge : plan.graph.edges()) {
     report.add_row("plan.edges", {{"from", plan.graph.node(edge.from).name + "." + edge.from_port},

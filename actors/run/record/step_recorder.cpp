@@ -2,6 +2,7 @@
 #include "actors/run/record/step_recorder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "actors/run/record/made_figures.hpp"
 
@@ -101,12 +102,21 @@ std::map<std::string, double> StepRecorder::means_of_stages(const OpenUnit& open
   return all.means();
 }
 
+void StepRecorder::add_wire_error(StepRow& row, const OpenUnit& open) const {
+  WireError all;
+  for (const auto& [lane, report] : open.lanes) {
+    if (options_->graph->node(lane.first).section_name() == row.section) all.add(report.wire);
+  }
+  if (all.values > 0) row.metrics["wire_error"] = std::sqrt(all.error / all.values);
+}
+
 void StepRecorder::early_stage_ended(const OpenUnit& open, const GraphNode& node) {
   const auto rows = options_->record->unfinished.find(open.unit.step.value());
   if (rows == options_->record->unfinished.end()) return;  // the last stage's end takes all metrics so far
   const auto row = std::ranges::find(rows->second, node.section_name(), &StepRow::section);
   if (row == rows->second.end()) return;
   for (const auto& [name, mean] : means_of_stages(open, node)) row->metrics[name] = mean;
+  add_wire_error(*row, open);
   latest_[row->section] = *row;
 }
 
@@ -134,6 +144,7 @@ void StepRecorder::section_ended(OpenUnit& open, SectionId section, const std::v
     row.metrics["grad_norm"] = open.norm_and_lr[section].first;
     if (!open.skipped) row.metrics["lr"] = open.norm_and_lr[section].second;
   }
+  add_wire_error(row, open);
   if (open.skipped) row.metrics[skipped_metric] = 1;
   row.metrics["step_ms"] = std::chrono::duration<double, std::milli>(now - last_end).count();
   latest_[row.section] = row;

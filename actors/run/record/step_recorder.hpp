@@ -54,6 +54,8 @@ class StepRecorder {
   [[nodiscard]] std::map<std::string, double> means_of_stages(const OpenUnit& open, const GraphNode& node) const;
   /// Adds the metrics of a stage to the row of the last stage, if that has ended.
   void early_stage_ended(const OpenUnit& open, const GraphNode& node);
+  /// Adds the error of gradients that the section's replicas sent encoded, relative to these gradients' norm.
+  void add_wire_error(StepRow& row, const OpenUnit& open) const;
   void report_progress(StepId step);
   void print_validation(const OpenUnit& open) const;
   /// Returns the lane times by "section/replica", without the source, which computes nothing.

@@ -28,7 +28,13 @@ Watchdog::~Watchdog() {
 void Watchdog::limit(std::string phase, std::chrono::milliseconds most) {
   const std::lock_guard lock(mutex_);
   phase_ = std::move(phase);
+  part_.clear();
   phase_ends_ = clock_.look(std::chrono::steady_clock::now()) + most;
+}
+
+void Watchdog::part(std::string part) {
+  const std::lock_guard lock(mutex_);
+  part_ = std::move(part);
 }
 
 void Watchdog::watch(Progress progress) {
@@ -55,7 +61,8 @@ void Watchdog::run() {
 
 void Watchdog::check_phase(std::unique_lock<std::mutex>& lock) {
   if (phase_.empty() || clock_.ran() < phase_ends_) return;
-  const std::string line = std::exchange(phase_, {}) + " did not end in time";
+  std::string line = std::exchange(phase_, {}) + " did not end in time";
+  if (!part_.empty()) line += ": " + part_ + " takes too long";
   lock.unlock();
   expired_(line);
   lock.lock();

@@ -33,6 +33,8 @@ class Watchdog {
   /// Begins a phase, such as "closing the network", and ends the previous one.
   void limit(std::string phase, std::chrono::milliseconds most);
   void no_limit() { limit({}, std::chrono::milliseconds(0)); }
+  /// Names the part that begins now, such as "ending the actors", for the line that `expired` receives.
+  void part(std::string part);
 
   struct Progress {
     const std::atomic<std::uint64_t>* events = nullptr;  ///< incremented by every event of the run
@@ -60,6 +62,7 @@ class Watchdog {
   bool looking_ = false;  // a callback of watch() runs
   RunClock clock_{tick};
   std::string phase_;
+  std::string part_;
   RunClock::Duration phase_ends_{0};
   std::optional<Progress> progress_;
   std::optional<StallJudge> judge_;

@@ -54,14 +54,16 @@ std::string length_line(const std::vector<PreparedShardFile>& shards) {
 /// Returns tokens as text; a run of image tokens is followed by its length.
 std::string text_of(std::span<const std::int32_t> tokens, const Tokenizer& tokenizer, const PreparedIndex& index) {
   if (!index.images) return tokenizer.decode(tokens);
-  const std::int32_t image = index.images->image_token;
+  const auto stands_for_row = [&](std::int32_t token) {
+    return token == index.images->image_token || (index.images->sound_token && token == *index.images->sound_token);
+  };
   std::string text;
   for (std::size_t first = 0; first < tokens.size();) {
     std::size_t end = first + 1;
-    while (end < tokens.size() && (tokens[end] == image) == (tokens[first] == image)) ++end;
-    const std::size_t count = tokens[first] == image ? 1 : end - first;
-    text += tokenizer.decode(tokens.subspan(first, count));
-    if (tokens[first] == image) text += " (" + std::to_string(end - first) + " times)";
+    const bool run = stands_for_row(tokens[first]);
+    while (end < tokens.size() && (run ? tokens[end] == tokens[first] : !stands_for_row(tokens[end]))) ++end;
+    text += tokenizer.decode(tokens.subspan(first, run ? 1 : end - first));
+    if (run) text += " (" + std::to_string(end - first) + " times)";
     first = end;
   }
   return text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `maestro look FOLDER IMAGE`: how a model sees an image: its tiles, rows and text.
+// `maestro look FOLDER FILE`: how a model sees an image, or hears a sound: its tiles or frames, rows and text.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -85,21 +85,54 @@ void write_tiles(const std::vector<Image>& tiles, const fs::path& folder) {
   }
 }
 
+/// Prints the way of an image to its tiles.
+void print_image(const LookArguments& arguments, const ImagePlan& plan) {
+  PrintedLine() << "image       " << printable(arguments.image) << ": " << way_of(plan);
+  PrintedLine() << "tiles       " << tiles_of(plan);
+}
+
+/// Prints a sound's duration and frames.
+void print_sound(const LookArguments& arguments, const SoundSettings& settings, const SoundFormat& format) {
+  char seconds[32];
+  (void)std::snprintf(seconds, sizeof seconds, "%.2f",
+                      static_cast<double>(format.samples) / static_cast<double>(format.rate));
+  PrintedLine() << "sound       " << printable(arguments.image) << ": " << seconds << " s, " << format.samples
+                << " samples at " << format.rate << " Hz, "
+                << (format.channels == 1 ? "1 channel" : std::to_string(format.channels) + " channels");
+  PrintedLine() << "frames      " << (format.samples + settings.hop - 1) / settings.hop << " of " << settings.mels
+                << " mel bands; the model takes up to " << settings.seconds << " s";
+}
+
 int run_look(const LookArguments& arguments, Console&) {
   const fs::path folder = find_model(arguments.model).value_or_throw();
   const auto tokenizer = make_tokenizer(folder.string());
   const PassOrder order = arguments.resample_order == "horizontal" ? PassOrder::horizontal : PassOrder::pillow13;
   const ImageModel model = read_image_model(folder, *tokenizer, order).value_or_throw();
-  const Image image = decode_image(fs::path(arguments.image)).value_or_throw();
-  const ImagePlan plan = model.processor.plan(image.size(), arguments.images).value_or_throw();
+  const MediaProcessor& processor = model.processor;
+  const Medium& medium = medium_of(fs::path(arguments.image), processor.media());
+  const ImageSize size = media_size(fs::path(arguments.image), medium).value_or_throw();
+  Result<ImagePlan> planned = processor.plan(size, arguments.images, medium.modality);
+  if (!planned && medium == sound_medium) {
+    throw JobError(printable(arguments.image) + " is " + planned.error().message);
+  }
+  const ImagePlan plan = std::move(planned).value_or_throw();
+  const MediaContent content = processor.decode(fs::path(arguments.image), plan).value_or_throw();
   const ExpandedImage text = model.expander.expand(plan).value_or_throw();
-  PrintedLine() << "image       " << printable(arguments.image) << ": " << way_of(plan);
-  PrintedLine() << "tiles       " << tiles_of(plan);
+  if (medium == image_medium) {
+    print_image(arguments, plan);
+  } else {
+    const SoundFormat format = read_sound_format(fs::path(arguments.image)).value_or_throw();
+    print_sound(arguments, processor.sounds()->settings(), format);
+  }
+  const std::int32_t token = medium == sound_medium
+                                 ? model.expander.sound_token().value_or(model.expander.image_token())
+                                 : model.expander.image_token();
   PrintedLine() << "rows        " << plan.encoder_rows << " of the encoder, " << plan.visual_rows << " of the decoder";
-  PrintedLine() << "text        " << nlohmann::json(text_of(text, model.expander.image_text())).dump();
-  PrintedLine() << "tokens      " << ids_of(tokenizer->encode(text.text), text, model.expander.image_token());
+  PrintedLine() << "text        " << nlohmann::json(text_of(text, tokenizer->piece(token))).dump();
+  PrintedLine() << "tokens      " << ids_of(tokenizer->encode(text.text), text, token);
   if (!arguments.tiles.empty()) {
-    write_tiles(model.processor.tiles(image, plan), arguments.tiles);
+    if (medium == sound_medium) throw JobError("look --tiles: a sound is not cut into tiles");
+    write_tiles(std::get<std::vector<Image>>(content), arguments.tiles);
     PrintedLine() << "written     " << printable(arguments.tiles) << ": " << plan.tiles.size() << " PNG files";
   }
   std::cout.flush();
@@ -109,10 +142,10 @@ int run_look(const LookArguments& arguments, Console&) {
 }  // namespace
 
 void add_look(Commands& commands) {
-  const auto [command, arguments] =
-      commands.add("look", "show how a model sees an image: tiles, rows, text and tokens", run_look);
+  const auto [command, arguments] = commands.add(
+      "look", "show how a model sees an image or hears a sound: tiles or frames, rows, text and tokens", run_look);
   command.add_option("model", arguments.model, "a model's folder or its name in the hub's cache")->required();
-  command.add_option("image", arguments.image, "an image: PNG, JPEG or WebP")->required();
+  command.add_option("image", arguments.image, "an image (PNG, JPEG, WebP), or a sound (WAV, FLAC)")->required();
   command.add_option("--tiles", arguments.tiles, "write the tiles as PNG files into this folder");
   command
       .add_option("--images", arguments.images,

@@ -136,10 +136,10 @@ void add_prepare(Commands& commands) {
       "--tokenizer", arguments.tokenizer,
       "a model's folder or its name in the hub's cache, its tokenizer file, or bytes (default: --model)");
   command.add_option("--model", arguments.model,
-                     "conversations about images: a model's folder or its name in the hub's cache, whose image "
-                     "processor cuts the images");
+                     "conversations about images or sounds: a model's folder or its name in the hub's cache, whose "
+                     "processor reads them");
   command.add_option("--images", arguments.images,
-                     "the folder of images that rows name (default: images next to each file)");
+                     "the folder of images or sounds that rows name (default: images next to each file)");
   command
       .add_option("--resample-order", arguments.resample_order,
                   "the order of passes when images are resized: pillow13 (default), or horizontal for Pillow up to 12 "

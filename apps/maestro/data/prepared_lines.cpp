@@ -41,7 +41,7 @@ std::string prepared_lines(const PreparedIndex& index) {
   text += "  tokenizer   " + printable(index.tokenizer) + ": " + std::to_string(index.vocabulary) + " tokens\n";
   if (index.images) {
     text += "  processor   " + printable(index.images->description()) + ", " +
-            std::to_string(index.images->containers.size()) + " folders or files with images\n";
+            std::to_string(index.images->containers.size()) + " folders or files with images or sounds\n";
   }
   const std::string begin = index.begin_of_text().value_or("");
   if (index.holds_texts() && !begin.empty()) text += "  texts       begin with " + printable(begin) + "\n";

@@ -138,9 +138,16 @@ void JobReference::add_section_groups(const SectionRegistry& registry) {
     own.push_back({type, "type " + type, description, std::move(keys)});
   }
   groups_.push_back({"section", "every section", "keys of every section, in its table such as [student]", every});
+  std::vector<JobKey> moving = keys_of(document, "section.replicas");
+  const auto differ = std::ranges::stable_partition(
+      moving, [](const JobKey& key) { return key.name != "count" && key.name != "context"; });
+  std::vector<JobKey> differing(differ.begin(), differ.end());
+  moving.erase(differ.begin(), differ.end());
   groups_.push_back({"replicas", "replicas that move",
-                     "keys of a frozen section's table, replicas = {least = 1, most = 4}",
-                     keys_of(document, "section.replicas")});
+                     "keys of a frozen section's table, replicas = {least = 1, most = 4}", std::move(moving)});
+  groups_.push_back({"mix", "replicas that differ",
+                     "keys of the tables in a section's list, replicas = [{context = 4}, {count = 2, context = 1}]",
+                     std::move(differing)});
   groups_.push_back({"optimizer", "trained sections", "keys of trained sections, in the same table", trained});
   groups_.push_back(
       {"lora", "adapters", "keys of a trained decoder's table, lora = {rank = 16}", keys_of(document, "trained.lora")});
@@ -165,6 +172,7 @@ std::vector<const KeyGroup*> JobReference::groups_of(std::string_view table) con
   for (const char* inner : {"lora", "replicas"}) {  // tables inside a section's table
     if (table.ends_with("." + std::string(inner))) names = {inner};
   }
+  if (names.front() == "replicas" && names.front() != table) names.emplace_back("mix");
   if (const auto type = types_.find(table); type != types_.end()) names = type->second;
   for (const ReferenceSection& section : sections_) {
     if (section.name != table) continue;

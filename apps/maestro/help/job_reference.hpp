@@ -21,6 +21,7 @@ inline constexpr const char* smallest_job = R"(app = "distillation"
 path = "corpus.txt"
 [teacher]
 [vision]
+[audio]
 [decoder]
 [plain]
 )";

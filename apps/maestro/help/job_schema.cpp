@@ -73,7 +73,10 @@ class SchemaMaker {
  private:
   [[nodiscard]] Json schema_of(const JobKey& key) {
     Json schema = value_schema(key, key.type);
-    if (key.name == "replicas") schema = {{"anyOf", {schema, table("replicas", {"replicas"})}}};
+    if (key.name == "replicas") {
+      const Json list{{"type", "array"}, {"items", table("mix", {"mix"})}, {"minItems", 1}};
+      schema = {{"anyOf", {schema, table("replicas", {"replicas"}), list}}};
+    }
     if (key.name == "observers") {
       schema["additionalProperties"] = {{"type", "object"}};  // plug-ins' tables
     } else if (key.name == "predicted_passes_ms" || (key.name == "lr" && key.type == "table")) {

@@ -2,13 +2,17 @@
 #include "apps/maestro/models/continuations.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/result.hpp"
+#include "runtime/model/hf_config.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/tokenizer/tokenizer.hpp"
 #include "sections/decoder/completions.hpp"
+#include "sections/memory/memory_layer.hpp"
+#include "sections/memory/ngram_memory.hpp"
 #include "sections/weights_folder.hpp"
 
 namespace maestro {
@@ -16,6 +20,17 @@ namespace maestro {
 namespace {
 
 constexpr std::size_t name_width = 20;  // as in other tables of commands
+
+/// Returns the memory's folder among the same run's models; empty if the decoder reads none, or none is there.
+std::filesystem::path memory_of(const std::filesystem::path& weights, const std::filesystem::path& folder) {
+  if (!stored_memory(weights).given()) return {};
+  std::error_code failure;
+  for (const auto& other : std::filesystem::directory_iterator(folder.parent_path(), failure)) {
+    const auto config = read_hf_config_text(other.path());
+    if (config && parse_ngram_config(config->text, config->file)) return other.path();
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -30,7 +45,7 @@ std::vector<std::string> continuations_of(const std::string& folder, std::span<c
   const auto weights = ModelFolder::open(folder).value_or_throw().weights;
   const bool bf16 = WeightsFolder::open(weights).value_or_throw().dtype() == WeightDtype::bf16;
   const cpu::CpuOperatorTable ops;
-  Generation generation(ops, folder, bf16 ? DType::bf16 : DType::f32);
+  Generation generation(ops, folder, bf16 ? DType::bf16 : DType::f32, memory_of(weights, folder));
   std::vector<std::vector<std::int32_t>> tokens;
   for (const std::string& prompt : prompts) tokens.push_back(tokenizer->encode_special(prompt));
   std::vector<Prompt> asked;

@@ -14,6 +14,7 @@
 #include "runtime/core/hub_cache.hpp"
 #include "runtime/core/iso_time.hpp"
 #include "runtime/core/utf8.hpp"
+#include "runtime/dataset/class_template.hpp"
 #include "runtime/model/hf_generation.hpp"
 #include "runtime/observe/printed_line.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -29,10 +30,12 @@ namespace {
 
 struct GenerateArguments {
   std::string folder;
+  std::string memory;     ///< folder of the memory that the model reads; empty: none
   std::string tokenizer;  ///< empty: the folder's
   std::vector<std::string> prompts;
   std::string lines;                          ///< a file
   std::vector<std::filesystem::path> images;  ///< images of every prompt
+  std::vector<std::filesystem::path> sounds;  ///< sounds of every prompt
   std::optional<double> temperature;          ///< absent: as generation_config.json has it, like the two below
   std::optional<std::int64_t> top_k;
   std::optional<double> top_p;
@@ -102,18 +105,15 @@ struct GivenPrompt {
 };
 
 /// Reads the tokens of prompts: a text after the tokenizer's begin-of-text tokens, as in training, or a conversation in
-/// the model's format, which may print today's date. Images stand before the text of the first message.
+/// the model's format, which may print today's date. Images and sounds stand before the text of the first message.
 class PromptReader {
  public:
   PromptReader(const Tokenizer& tokenizer, bool begin_of_text, const TokenizerConfig& config)
       : tokenizer_(&tokenizer),
         begin_of_text_(begin_of_text),
         context_{.bos_token = config.bos_token, .eos_token = config.eos_token, .date = local_day()} {}
-  /// Shows the images to all prompts; `seen` outlives this object.
-  void show(const SeenImages& seen, std::size_t images) {
-    seen_ = &seen;
-    images_ = images;
-  }
+  /// Gives the images and sounds to all prompts; `seen` outlives this object.
+  void show(const SeenImages& seen) { seen_ = &seen; }
   /// Takes the template of `folder` for all prompts. Throws JobError if there is none.
   void use_template(const TokenizerConfig& config, const std::string& folder) {
     if (config.chat_template.empty()) {
@@ -153,7 +153,9 @@ class PromptReader {
     if (seen_ == nullptr) return {where, tokenizer_->encode(template_->render_text(messages, context_))};
     for (std::size_t at = 0; at < messages.size(); ++at) {
       nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-      if (at == 0) parts.insert(parts.end(), images_, {{"type", "image"}});
+      for (const Medium& medium : at == 0 ? seen_->media() : std::vector<Medium>()) {
+        parts.push_back({{"type", medium.type}});
+      }
       parts.push_back({{"type", "text"}, {"text", messages[at].content}});
       messages[at].fields = nlohmann::ordered_json{{"content", parts}}.dump();
     }
@@ -167,7 +169,6 @@ class PromptReader {
   ChatContext context_;
   std::optional<ChatTemplate> template_;
   const SeenImages* seen_ = nullptr;  // null: no images
-  std::size_t images_ = 0;
 };
 
 SamplingOptions sampling(const GenerateArguments& arguments, const HfGenerationConfig& config) {
@@ -210,7 +211,7 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
     console.warning("generate: " + arguments.folder + "/generation_config.json: " + setting + " has no effect here");
   }
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(arguments);
-  const TokenizerConfig config = read_tokenizer_config(arguments.folder).value_or_throw();
+  TokenizerConfig config = read_tokenizer_config(arguments.folder).value_or_throw();
   const ContinuationLimits limits =
       continuation_limits(read_stop_tokens(arguments.folder).value_or_throw(), *tokenizer, arguments.max_tokens);
   PromptReader reader(*tokenizer, !arguments.no_begin_of_text, config);
@@ -218,17 +219,18 @@ int run_generate(const GenerateArguments& arguments, Console& console) {
   const cpu::CpuOperatorTable ops;
   const DType precision = arguments.precision == "bf16" ? DType::bf16 : DType::f32;
   std::optional<SeenImages> seen;
-  if (!arguments.images.empty()) {
-    seen.emplace(arguments.folder, arguments.images, *tokenizer, ops, precision);
-    reader.show(*seen, arguments.images.size());
+  if (!arguments.images.empty() || !arguments.sounds.empty()) {
+    seen.emplace(arguments.folder, arguments.images, arguments.sounds, *tokenizer, ops, precision);
+    reader.show(*seen);
   }
+  if (arguments.chat || seen) use_class_template(arguments.folder, config);
   if (arguments.chat || (seen && !seen->reads_prefixes())) reader.use_template(config, arguments.folder);
   const std::vector<GivenPrompt> prompts = read_prompts(arguments, reader);
-  Generation generation(ops, arguments.folder, precision);
+  Generation generation(ops, arguments.folder, precision, arguments.memory);
   std::vector<Prompt> asked;
   for (const GivenPrompt& prompt : prompts) {
     asked.push_back({.tokens = prompt.tokens, .seed = arguments.seed + asked.size()});
-    if (seen) asked.back().images = {seen->rows().visual(), prompt.marks, seen->rows().taps()};
+    if (seen) asked.back().images = seen->rows(prompt.marks);
     const std::string refusal = generation.refusal(prompt.tokens, asked.back().images);
     if (!refusal.empty()) throw JobError(prompt.where + ": " + refusal);
   }
@@ -255,9 +257,16 @@ void add_generate(Commands& commands) {
       ->excludes(prompt);
   command
       .add_option("--image", arguments.images,
-                  "an image (PNG, JPEG, WebP) that every prompt asks about, with a vision-language model and its chat "
+                  "an image (PNG, JPEG, WebP) that every prompt asks about, with a vision-language model and its "
+                  "chat template; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--audio", arguments.sounds,
+                  "a sound (WAV, FLAC) that every prompt asks about, with an audio-language model and its chat "
                   "template; may be repeated")
       ->allow_extra_args(false);
+  command.add_option("--memory", arguments.memory,
+                     "the folder of the memory that the model was trained with (docs/tables.md)");
   command.add_option("--tokenizer", arguments.tokenizer,
                      "another folder, a tokenizer file, or bytes (default: the folder's)");
   command.add_option("--temperature", arguments.temperature,

@@ -150,14 +150,17 @@ void print_groups(const ClusterChoice& chosen) {
   }
 }
 
-void print_critical(const ClusterChoice& chosen, const PlanArguments& arguments) {
+void print_critical(const ClusterChoice& chosen, const DescribedCluster& cluster, const PlanArguments& arguments) {
   PrintedLine line;
   line << "critical  " << chosen.critical << ", which waits for others " << percent(chosen.stall) << " of the time";
   for (const auto& [reason, share] : mean_shares(chosen.played.shares, chosen.critical).waits) {
     if (share >= 0.005) line << "; " << reason << " " << percent(share);
   }
   if (!arguments.kept.empty() && chosen.stall > arguments.stall) {
-    line << ", more than the " << percent(arguments.stall) << " that it may: the cluster lacks room for more";
+    const std::int64_t left = cluster.devices() - chosen.devices;
+    line << ", more than the " << percent(arguments.stall) << " that it may: ";
+    if (left == 0) line << "the cluster lacks room for more";
+    if (left > 0) line << "the search for more replicas of the others ended with " << left << " devices left";
   }
 }
 
@@ -176,7 +179,7 @@ void print(const ClusterChoice& chosen, const DescribedCluster& cluster, const R
                         ? " (" + fixed(chosen.apart_bound_ms, 1) + " if no sections share devices)"
                         : "")
                 << "; the choice is " << percent(chosen.played.step_ms / chosen.least_bound_ms - 1) << " above";
-  print_critical(chosen, arguments);
+  print_critical(chosen, cluster, arguments);
   print_rivals(chosen);
   if (chosen.price_per_hour > 0) {
     PrintedLine() << "price     " << fixed(chosen.price_per_hour, 2) << " an hour for "
@@ -216,6 +219,7 @@ Json json_of(const ClusterChoice& chosen, const DescribedCluster& cluster, const
                          {"tensor", layout.tensor},
                          {"context", layout.context},
                          {"pipeline", layout.pipeline},
+                         {"chunks", layout.chunks},
                          {"zero", layout.zero},
                          {"micro_batch", layout.micro_batch},
                          {"bound_ms", on.bound_ms},

@@ -130,6 +130,7 @@ int run_emulate(const EmulateArguments& arguments, Console& console) {
   settings.evaluations = arguments.evaluations;
   const auto corpus =
       std::make_shared<const WorkloadCorpus>(load_workload(arguments.workload), arguments.workload.string());
+  if (const std::string note = note_on_slots(*corpus); !note.empty()) console.warning(note);
   RunOptions run = arguments.run;
   run.command = {"emulate", arguments.workload.string(),    "--policy",  settings.policy,
                  "--steps", std::to_string(settings.steps), "--columns", std::to_string(settings.columns)};

@@ -16,11 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<BundledApp, 5> apps{{
+constexpr std::array<BundledApp, 6> apps{{
     {"language_model", compose_language_model},
     {"distillation", compose_distillation},
     {"split_language_model", compose_split_language_model},
     {"vision_language", compose_vision_language},
+    {"omni", compose_omni},
     {"graph", compose_graph, true},
 }};
 

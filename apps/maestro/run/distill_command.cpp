@@ -36,6 +36,7 @@ struct DistillArguments {
   std::filesystem::path out = "runs";
   std::vector<std::string> prompts = {"The", "In the", "It is"};  ///< prompts that all models continue at the end
   std::int64_t seed = 1;
+  bool memory = false;   ///< the student reads a table of n-grams
   bool experts = false;  ///< the teacher that is trained has experts
   bool on_policy = false;
   std::optional<std::int64_t> staleness;   ///< absent: as in [generator]; needs on_policy
@@ -141,6 +142,16 @@ std::vector<std::string> model_settings(const DistillArguments& arguments) {
   return settings;
 }
 
+/// Returns the settings of a memory that the student reads.
+std::vector<std::string> memory_settings(const DistillArguments& arguments) {
+  if (!arguments.memory) return {};
+  std::vector<std::string> settings;
+  for (const auto& [key, value] : JobDocument::load(bundled_jobs() / "graph" / "memory.toml").settings()) {
+    if (key.starts_with("memory.") || key == "student.memory_layer") settings.push_back(key + "=" + value);
+  }
+  return settings;
+}
+
 TrainArguments distillation(const DistillArguments& arguments, const char* job,
                             const std::vector<std::string>& settings) {
   TrainArguments student;
@@ -149,6 +160,7 @@ TrainArguments distillation(const DistillArguments& arguments, const char* job,
   student.overrides.push_back("train.out=" + quoted((arguments.out / "distill").string()));
   if (arguments.steps) student.overrides.push_back("train.steps=" + std::to_string(*arguments.steps));
   append(student.overrides, settings);
+  append(student.overrides, memory_settings(arguments));
   append(student.overrides, arguments.overrides);
   student.run = arguments.run;
   student.run.fresh = student.run.resume.empty();  // runs are repeated often; an earlier run's files move aside
@@ -254,6 +266,7 @@ void add_distill(Commands& commands) {
                   "tokens of a sample (default: 256, or the most that both models take)")
       ->check(whole_number(1))
       ->needs(teacher);
+  command.add_flag("--memory", arguments.memory, "the student reads a table of n-grams, which is trained with it");
   command.add_flag("--experts", arguments.experts, "the teacher that is trained has experts (moe.toml)")
       ->excludes(teacher);
   CLI::Option* on_policy =

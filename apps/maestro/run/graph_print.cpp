@@ -6,6 +6,7 @@
 
 #include "actors/job/lane_text.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/graph/replica_mix.hpp"
 #include "runtime/observe/padded.hpp"
 #include "runtime/page/graph_chart.hpp"
 
@@ -36,6 +37,7 @@ std::string copies_text(const GraphNode& node) {
   if (node.least > 0) text += " (at least " + std::to_string(node.least) + ")";
   if (node.stages > 1) text += ", stage " + std::to_string(node.stage + 1) + " of " + std::to_string(node.stages);
   if (node.layout.tensor > 1) text += ", tensor " + std::to_string(node.layout.tensor);
+  if (node.mixed()) return text + ", " + text_of_mix(node.contexts);
   if (node.layout.context > 1) text += ", context " + std::to_string(node.layout.context);
   return text;
 }

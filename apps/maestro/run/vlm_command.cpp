@@ -23,6 +23,8 @@
 #include "runtime/data/corpus.hpp"
 #include "runtime/data/synthetic/scene_dataset.hpp"
 #include "runtime/job/job_document.hpp"
+#include "runtime/model/hf_config.hpp"
+#include "runtime/model/vision_part.hpp"
 #include "runtime/page/markup.hpp"
 #include "runtime/record/run_folder.hpp"
 
@@ -38,9 +40,9 @@ struct VisionLanguageArguments {
   std::filesystem::path images;      ///< folder of their images; empty: "images" next to the file
   std::filesystem::path validation;  ///< conversations for validation; empty: a part of `data`
   std::filesystem::path out = "runs";
-  std::optional<std::int64_t> steps;      ///< absent: as in the bundled job
-  std::optional<std::int64_t> sequence;   ///< tokens of a sample of a given model; absent: the most that it takes
-  std::string trained = "projector,llm";  ///< sections of a given model
+  std::optional<std::int64_t> steps;     ///< absent: as in the bundled job
+  std::optional<std::int64_t> sequence;  ///< tokens of a sample of a given model; absent: the most that it takes
+  std::string trained;                   ///< sections of a given model; empty: the projectors and the language model
   std::int64_t seed = 1;
   std::int64_t shown = 12;  ///< validation images on the card
   std::vector<std::string> overrides;
@@ -48,7 +50,8 @@ struct VisionLanguageArguments {
 };
 
 constexpr const char* model_section = "llm";
-constexpr std::array<std::string_view, 3> sections{"vision", "projector", "llm"};
+/// The sections of a model for images and sounds; of other models the first, the second and the last.
+constexpr std::array<std::string_view, 5> all_sections{"vision", "projector", "audio", "audio_projector", "llm"};
 constexpr std::int64_t longest_sequence = 8192;  // tokens of a sample, if the model takes as many
 
 std::string setting(const char* key, const fs::path& path) {
@@ -75,23 +78,36 @@ std::vector<std::string> data_settings(const VisionLanguageArguments& arguments,
   return {setting("data.path", scenes.train), setting("data.validation_path", scenes.validation)};
 }
 
+/// Returns whether a given model reads images and sounds.
+bool reads_both(const std::string& folder) {
+  const std::string type = vision_language_type(folder);
+  return has_image_part(type) && has_sound_part(type);
+}
+
 /// Returns the settings of a given model: its sections, and the processor of its images.
 std::vector<std::string> model_settings(const VisionLanguageArguments& arguments) {
   const std::string folder = model_folder("--model", arguments.model);
+  const bool both = reads_both(folder);
+  std::vector<std::string> sections(all_sections.begin(), all_sections.end());
+  if (!both) std::erase_if(sections, [](const std::string& name) { return name.starts_with("audio"); });
+  std::string known;
+  for (const std::string& section : sections) known += (known.empty() ? "" : ",") + section;
   std::vector<std::string> trained;
-  std::stringstream names(arguments.trained);
+  std::stringstream names(!arguments.trained.empty() ? arguments.trained
+                          : both                     ? "projector,audio_projector,llm"
+                                                     : "projector,llm");
   for (std::string name; std::getline(names, name, ',');) {
     if (std::ranges::find(sections, name) == sections.end()) {
-      throw JobError("--train: \"" + printable(name) + "\" is not a section; give some of vision,projector,llm");
+      throw JobError("--train: \"" + printable(name) + "\" is not a section; give some of " + known);
     }
     trained.push_back(name);
   }
-  if (trained.empty()) throw JobError("--train: names no section; give some of vision,projector,llm");
+  if (trained.empty()) throw JobError("--train: names no section; give some of " + known);
   std::vector<std::string> settings;
-  for (const std::string_view section : sections) {
+  for (const std::string& section : sections) {
     const bool learns = std::ranges::find(trained, section) != trained.end();
-    settings.push_back(std::string(section) + ".weights=" + quoted(folder));
-    settings.push_back(std::string(section) + ".trained=" + (learns ? "true" : "false"));
+    settings.push_back(section + ".weights=" + quoted(folder));
+    settings.push_back(section + ".trained=" + (learns ? "true" : "false"));
   }
   const std::int64_t sequence = arguments.sequence.value_or(std::min(longest_sequence, positions_of(folder)));
   settings.push_back("data.sequence=" + std::to_string(sequence));
@@ -103,7 +119,8 @@ std::vector<std::string> model_settings(const VisionLanguageArguments& arguments
 
 TrainArguments training_of(const VisionLanguageArguments& arguments, const fs::path& folder, Console& console) {
   TrainArguments job;
-  job.job = bundled_jobs() / "vlm" / (arguments.model.empty() ? "vlm.toml" : "model.toml");
+  const bool both = !arguments.model.empty() && reads_both(model_folder("--model", arguments.model));
+  job.job = bundled_jobs() / "vlm" / (arguments.model.empty() ? "vlm.toml" : both ? "omni.toml" : "model.toml");
   job.overrides = data_settings(arguments, folder, console);
   if (!arguments.model.empty()) std::ranges::copy(model_settings(arguments), std::back_inserter(job.overrides));
   if (arguments.steps) job.overrides.push_back("train.steps=" + std::to_string(*arguments.steps));
@@ -173,22 +190,25 @@ void add_vlm(Commands& commands) {
   CLI::Option* data = command.add_option("--data", arguments.data,
                                          "conversations about images: JSON, JSON Lines, Parquet, tar, or a folder of "
                                          "these; with --model also from `maestro prepare` (default: drawn scenes)");
-  CLI::Option* model = command
-                           .add_option("--model", arguments.model,
-                                       "the model: a vision-language model's folder, or its name in the hub's cache "
-                                       "(default: a small model with random values)")
-                           ->needs(data);
+  CLI::Option* model =
+      command
+          .add_option("--model", arguments.model,
+                      "the model: the folder of a model for images, sounds or both, or its name in the hub's "
+                      "cache (default: a small model with random values)")
+          ->needs(data);
   command.add_option("--steps", arguments.steps, "steps of the training")->check(whole_number(1));
   command
       .add_option("--train", arguments.trained,
-                  "the sections of the model that learn, of vision,projector,llm (default: projector,llm)")
+                  "the sections of the model that learn, of vision,projector,llm, and for images and sounds also "
+                  "audio,audio_projector (default: all but vision and audio)")
       ->needs(model);
   command
       .add_option("--sequence", arguments.sequence,
                   "tokens of a sample at most (default: 8192, or the most that the model takes)")
       ->check(whole_number(1))
       ->needs(model);
-  command.add_option("--images", arguments.images, "folder of their images (default: images next to the file)")
+  command
+      .add_option("--images", arguments.images, "folder of their images or sounds (default: images next to the file)")
       ->needs(data);
   command.add_option("--validation", arguments.validation, "conversations to validate with (default: some of --data)")
       ->needs(data)

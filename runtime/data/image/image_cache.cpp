@@ -3,16 +3,6 @@
 
 namespace maestro {
 
-namespace {
-
-std::size_t bytes_of(const ImageCache::Tiles& tiles) {
-  std::size_t bytes = 0;
-  for (const Image& tile : tiles) bytes += tile.pixels.size();
-  return bytes;
-}
-
-}  // namespace
-
 Status ImageCache::pin(Key key, const Load& load) {
   if (find(key, 1)) return {};
   auto image = load();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the tiles of decoded images in memory: images are decoded ahead of time, and only once if they fit.
+// Keeps the tiles of decoded images, and the frames of decoded sounds, in memory: images are decoded ahead of time, and
+// only once if they fit. An image may be a sound.
 //
 // PC-1 (limit): after every call the cached images take at most the limit.
 // PC-2 (least recently used): a pinned image is dropped only when no unpinned image is left; in either group the least
@@ -18,7 +19,7 @@
 #include <vector>
 
 #include "runtime/core/result.hpp"
-#include "runtime/images/image.hpp"
+#include "runtime/dataset/media_processor.hpp"
 
 namespace maestro {
 
@@ -26,7 +27,7 @@ namespace maestro {
 class ImageCache {
  public:
   using Key = std::uint32_t;
-  using Tiles = std::vector<Image>;
+  using Tiles = MediaContent;
   using Load = std::function<Result<Tiles>()>;
   /// Shared, because a reader may hold an image that another thread's miss pushes out (PC-3).
   using Picture = std::shared_ptr<const Tiles>;

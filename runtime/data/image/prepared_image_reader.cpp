@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/images/encoder_grid.hpp"
-
 namespace maestro {
 
 namespace fs = std::filesystem;
@@ -38,24 +36,25 @@ std::size_t default_cache_bytes() {
                                 : most / 4;
 }
 
-ImageProcessor open_processor(const fs::path& folder, const PreparedImages& images) {
+MediaProcessor open_processor(const fs::path& folder, const PreparedImages& images) {
   if (images.scaled) return scaled_processor(*images.scaled);
-  return {read_image_settings(folder, images.resample_order).value_or_throw(),
-          read_encoder_grid(folder).value_or_throw()};
+  return MediaProcessor::read(folder, images.resample_order).value_or_throw();
 }
 
 }  // namespace
 
-PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, const fs::path& processor)
+PreparedImageReader::PreparedImageReader(fs::path folder, const PreparedImages& images, const fs::path& processor,
+                                         Modality table)
     : folder_(std::move(folder)),
       processor_folder_(processor.empty() ? folder_ / prepared_processor_folder : processor),
       images_(images),
       mark_rule_(images_.scaled ? MarkRule() : read_mark_rule(processor_folder_).value_or_throw()),
       processor_(open_processor(processor_folder_, images_)),
+      table_(table),
       cache_(default_cache_bytes()) {}
 
 Result<PreparedImage> PreparedImageReader::planned(PreparedImage image) const {
-  const Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample);
+  const Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample, medium().modality);
   if (!plan) return plan.error();
   image.tiles = std::ssize(plan->tiles);
   image.encoder_rows = plan->encoder_rows;
@@ -64,7 +63,7 @@ Result<PreparedImage> PreparedImageReader::planned(PreparedImage image) const {
 }
 
 Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
-  Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample);
+  Result<ImagePlan> plan = processor_.plan(image.size, image.in_sample, medium().modality);
   if (!plan || (std::ssize(plan->tiles) == image.tiles && plan->encoder_rows == image.encoder_rows &&
                 plan->visual_rows == image.visual_rows)) {
     return plan;
@@ -76,7 +75,7 @@ Result<ImagePlan> PreparedImageReader::plan(const PreparedImage& image) const {
 Result<PatchGrid> PreparedImageReader::tile_grid(const PreparedImage& image) const {
   const Result<ImagePlan> made = plan(image);
   if (!made) return made.error();
-  const ImageGrid tile = tile_patches(*made, processor_.encoder());
+  const ImageGrid tile = processor_.tile_grid(*made);
   return PatchGrid{tile.rows, tile.columns};
 }
 
@@ -92,16 +91,9 @@ StoredImage PreparedImageReader::stored(const NumberedImage& image) const {
 Result<ImageCache::Tiles> PreparedImageReader::load(const NumberedImage& image) const {
   const Result<std::string> bytes = read_prepared_image(folder_, images_, image.place, image.image.bytes);
   if (!bytes) return bytes.error();
-  const Result<Image> decoded = decode_image(*bytes, image_name(images_, image.place));
-  if (!decoded) return decoded.error();
-  if (decoded->size() != image.image.size) {
-    return Error{ErrorCode::corrupt, image_name(images_, image.place) +
-                                         " has another size than in the prepared data; "
-                                         "prepare them again"};
-  }
   const Result<ImagePlan> made = plan(image.image);
   if (!made) return made.error();
-  return processor_.tiles(*decoded, *made);
+  return processor_.decode(*bytes, image_name(images_, image.place), *made);
 }
 
 Status PreparedImageReader::prepare(const NumberedImage& image) const {
@@ -138,8 +130,7 @@ Status PreparedImageReader::mix(std::span<const NumberedImage> images, std::span
     const Result<ImagePlan> made = plan(image.image);
     if (!made) return made.error();
     const auto count = static_cast<std::size_t>(image.image.visual_rows * terms);
-    write_mix(mixed_rows(*made, tile_patches(*made, processor_.encoder())), first, sources.first(count),
-              weights.first(count));
+    write_mix(mixed_rows(*made, processor_.tile_grid(*made)), first, sources.first(count), weights.first(count));
     sources = sources.subspan(count);
     weights = weights.subspan(count);
     first += image.image.encoder_rows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the images of prepared data as rows for a vision encoder.
+// Reads the images or sounds of prepared data as rows for an encoder.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include "runtime/data/image/mark_rows.hpp"
 #include "runtime/data/image/patches.hpp"
 #include "runtime/dataset/image_table.hpp"
+#include "runtime/dataset/media_processor.hpp"
 #include "runtime/dataset/prepared_data.hpp"
-#include "runtime/images/image_processor.hpp"
 #include "runtime/images/mixed_rows.hpp"
 
 namespace maestro {
@@ -29,18 +29,19 @@ struct NumberedImage {
 class PreparedImageReader {
  public:
   /// Reads the processor in the folder of prepared data, or in `processor` if it is given, unless `images` have the
-  /// sizes of one tile. Throws JobError if it cannot be read. The cache holds tiles of up to an eighth of the host's
-  /// memory, at most 4 GiB.
+  /// sizes of one tile. Throws JobError if it cannot be read. `table` chooses a kind if the data have two. The cache
+  /// holds tiles of up to an eighth of the host's memory, at most 4 GiB.
   PreparedImageReader(std::filesystem::path folder, const PreparedImages& images,
-                      const std::filesystem::path& processor = {});
+                      const std::filesystem::path& processor = {}, Modality table = Modality::image);
 
-  [[nodiscard]] std::int64_t patch_columns() const {
-    return 3 * processor_.encoder().patch * processor_.encoder().patch;
+  [[nodiscard]] std::int64_t patch_columns() const { return processor_.columns(medium().modality); }
+  [[nodiscard]] const Medium& medium() const {
+    return processor_.media().size() > 1 ? medium_of(table_) : processor_.medium();
   }
   /// Returns the grid of a tile's patches.
   [[nodiscard]] Result<PatchGrid> tile_grid(const PreparedImage& image) const;
   /// Returns whether the decoder's rows are weighted sums of the encoder's.
-  [[nodiscard]] bool mixes_rows() const { return maestro::mixes_rows(processor_.settings()); }
+  [[nodiscard]] bool mixes_rows() const { return medium() == image_medium && processor_.mixes_rows(); }
   /// Returns what the model's decoder reads from marks.
   [[nodiscard]] const MarkRule& mark_rule() const { return mark_rule_; }
   /// Returns an image with the numbers of its tiles and rows by this processor. The error names file and size.
@@ -69,7 +70,8 @@ class PreparedImageReader {
   std::filesystem::path processor_folder_;
   PreparedImages images_;
   MarkRule mark_rule_;
-  ImageProcessor processor_;
+  MediaProcessor processor_;
+  Modality table_;
   mutable ImageCache cache_;  // thread-safe, and does not affect the rows
 };
 

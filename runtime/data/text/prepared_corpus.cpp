@@ -49,6 +49,22 @@ void check_processor(const PreparedImages& images, const Tokenizer& tokenizer, c
                  printable(config.processor));
 }
 
+/// Returns the end of the error for data without a training sample.
+std::string nothing_to_train_on(std::int64_t sequence, std::uint64_t left_out, std::uint64_t validation) {
+  return " contains no training sample of " + std::to_string(shortest_sample) + " to " + std::to_string(sequence) +
+         " tokens with a target" +
+         (left_out > 0 ? "; " + std::to_string(left_out) + " are left out, a larger sequence may keep them" : "") +
+         (validation > 0 ? "; validation has all samples (" + std::to_string(validation) +
+                               "): prepare more documents, or prepare with another validation_fraction"
+                         : "");
+}
+
+/// Replaces the model's tokens for images and sounds by image_token and sound_token.
+void mark_places(const PreparedImages& images, std::span<std::int32_t> tokens) {
+  std::ranges::replace(tokens, images.image_token, image_token);
+  if (images.sound_token) std::ranges::replace(tokens, *images.sound_token, sound_token);
+}
+
 /// Returns a document's number in its split, from 0, and its file.
 std::string name_of(const PreparedSplit& split, const PreparedShardFile& shard, std::uint64_t document,
                     const PreparedIndex& index) {
@@ -72,10 +88,12 @@ std::int64_t positions_of_turns(std::span<const std::uint8_t> learned, std::int6
 
 }  // namespace
 
-PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader)
+PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader,
+                               Modality table)
     : folder_(std::move(folder)),
       config_(config),
       reader_(std::move(reader)),
+      table_(table),
       index_(read_prepared_index(folder_).value_or_throw()) {
   const std::string where = "[data] " + printable(folder_.string());
   if (config.sequence < shortest_sample) {
@@ -101,8 +119,8 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
     throw JobError(where + " was prepared without images, so max_bad_samples is without effect; remove it");
   }
   std::uint64_t images = 0;
-  train_ = PreparedSplit(folder_, index_, index_.train, images);
-  validation_ = PreparedSplit(folder_, index_, index_.validation, images);
+  train_ = PreparedSplit(folder_, index_, index_.train, images, table_);
+  validation_ = PreparedSplit(folder_, index_, index_.validation, images, table_);
   for (PreparedSplit* side : {&train_, &validation_}) {
     if (stream_) {
       longest_ = std::max(longest_, side->lay_stream(config_.sequence, shortest_sample));
@@ -113,15 +131,7 @@ PreparedCorpus::PreparedCorpus(std::filesystem::path folder, const DataConfig& c
   if (other_tokens_) count_other_tokens();
   give_back(most_mapped);
   if (train_.samples() > 0) return;
-  throw JobError(where + " contains no training sample of " + std::to_string(shortest_sample) + " to " +
-                 std::to_string(config.sequence) + " tokens with a target" +
-                 (left_out_ + unfit_ > 0
-                      ? "; " + std::to_string(left_out_ + unfit_) + " are left out, a larger sequence may keep them"
-                      : "") +
-                 (validation_.samples() > 0
-                      ? "; validation has all samples (" + std::to_string(validation_.samples()) +
-                            "): prepare more documents, or prepare with another validation_fraction"
-                      : ""));
+  throw JobError(where + nothing_to_train_on(config.sequence, left_out_ + unfit_, validation_.samples()));
 }
 
 void PreparedCorpus::open_images() {
@@ -138,7 +148,7 @@ void PreparedCorpus::open_images() {
   } else {
     open_reader();
   }
-  images_.emplace(folder_, *index_.images, reader_);
+  images_.emplace(folder_, *index_.images, reader_, table_);
 }
 
 void PreparedCorpus::open_reader() {
@@ -249,7 +259,7 @@ void PreparedCorpus::add_conversation(PreparedSplit& side, const PreparedShardFi
 
 std::vector<NumberedImage> PreparedCorpus::images_of(Split split, SampleId sample) const {
   if (!images_) return {};
-  std::vector<NumberedImage> images = side(split).images_of(sample, index_.images->image_token);
+  std::vector<NumberedImage> images = side(split).images_of(sample, model_token());
   for (NumberedImage& each : images) {
     if (!reader_.empty()) each.image = images_->planned(each.image).value_or_throw();
   }
@@ -267,7 +277,8 @@ SamplePictures PreparedCorpus::pictures(Split split, SampleId sample) const {
 }
 
 Error PreparedCorpus::about(Split split, SampleId sample, const Error& error) const {
-  return {error.code, printable(side(split).place_of(sample)) + ": image " + error.message};
+  return {error.code,
+          printable(side(split).place_of(sample)) + ": " + std::string(images_->medium().noun) + " " + error.message};
 }
 
 Status PreparedCorpus::prepare(Split split, SampleId sample) const {
@@ -312,7 +323,7 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   out.id = side(split).place_of(sample);
   out.prompt.assign(tokens.begin(), tokens.begin() + (first - targets.begin()) + 1);
   std::vector<std::int32_t> words = out.prompt;
-  std::erase(words, image_token);
+  std::erase_if(words, [](std::int32_t token) { return token == image_token || token == sound_token; });
   out.question = decode({}, words);
   if (index_.images && index_.images->scaled) out.question = first_question(out.question);
   // Newlines between tiles remain from the text of an image.
@@ -321,11 +332,11 @@ ConversationView PreparedCorpus::view(Split split, SampleId sample) const {
   out.answer = decode({}, std::span(targets).subspan(static_cast<std::size_t>(first - targets.begin()),
                                                      static_cast<std::size_t>(end - first)));
   // Images of later questions follow; the prompt has those before the answer.
-  std::int64_t rows = std::ranges::count(out.prompt, image_token);
+  std::int64_t rows = std::ranges::count(out.prompt, table_ == Modality::sound ? sound_token : image_token);
   for (const NumberedImage& image : images_of(split, sample)) {
     rows -= image.image.visual_rows;
     if (rows < 0) break;
-    out.pictures.push_back(images_->stored(image));
+    if (images_->medium() == image_medium) out.pictures.push_back(images_->stored(image));
     out.patches += image.image.encoder_rows;
   }
   return out;
@@ -413,7 +424,7 @@ void PreparedCorpus::read_exact(Split split, SampleId sample, std::span<std::int
   for (std::size_t at = 0; at < learned.size(); ++at) {
     if (learned[at] == 0) targets[at] = ignored_target;
   }
-  if (images_) std::ranges::replace(tokens, index_.images->image_token, image_token);
+  if (images_) mark_places(*index_.images, tokens);
   give_back(targets.size() * sizeof(std::int32_t));
 }
 
@@ -463,6 +474,9 @@ std::string PreparedCorpus::describe() const {
   if (images_) {
     text += ", " + std::to_string(with_images_) + " samples with images of up to " +
             std::to_string(most_rows_.patches) + " patches a sample (" + printable(index_.images->description()) + ")";
+    if (sounds() != nullptr) {
+      text += ", and sounds with at most " + std::to_string(sounds()->max_patches()) + " rows a sample";
+    }
     if (cut_ > 0) text += ", " + std::to_string(cut_) + " cut after the last answer that fits";
     if (unfit_ > 0) {
       text += ", " + std::to_string(unfit_) + " left out (the first answer does not fit " +

@@ -37,7 +37,9 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   /// With `reader`, the samples are as the model in this folder reads them: images by its processor, and its tokens for
   /// images, unless these are the data's. Throws JobError, too, for the conditions of OtherTokens, and for a sample
   /// with more tokens than the model has positions.
-  PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader = {});
+  /// If the data have both, `table` chooses whether pictures() and the functions after it state images or sounds.
+  PreparedCorpus(std::filesystem::path folder, const DataConfig& config, std::filesystem::path reader = {},
+                 Modality table = Modality::image);
 
   [[nodiscard]] std::uint64_t samples(Split split) const override { return side(split).samples(); }
   [[nodiscard]] std::int64_t length(Split split, SampleId sample) const override;
@@ -71,10 +73,14 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
                      std::span<std::int32_t> places) const override;
   [[nodiscard]] bool mixes_rows() const override { return images_ && images_->mixes_rows(); }
   void read_mix(Split split, SampleId sample, std::span<std::int32_t> sources, std::span<float> weights) const override;
-  [[nodiscard]] bool has_marks() const override { return images_ && !images_->mark_rule().plain(); }
+  [[nodiscard]] bool has_marks() const override {
+    return images_ && table_ == Modality::image && !images_->mark_rule().plain();
+  }
   void read_marks(Split split, SampleId sample, std::span<std::int32_t> marks) const override;
   [[nodiscard]] Status prepare(Split split, SampleId sample) const override;
 
+  /// Returns whether the data have images and sounds.
+  [[nodiscard]] bool has_both() const { return index_.images && index_.images->sound_token; }
   /// Returns whether samples may have images, so that view() and decode() may be called.
   [[nodiscard]] bool has_images() const { return images_.has_value(); }
   /// The question is the text of the prompt without special tokens.
@@ -92,6 +98,10 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   [[nodiscard]] std::string own_tokenizer() const override;
 
  private:
+  /// Returns the model's token for rows of the table.
+  [[nodiscard]] std::int32_t model_token() const {
+    return table_ == Modality::sound ? *index_.images->sound_token : index_.images->image_token;
+  }
   [[nodiscard]] const PreparedSplit& side(Split split) const { return split == Split::train ? train_ : validation_; }
   void open_images();
   /// Reads the images as the model in reader_ does.
@@ -114,6 +124,7 @@ class PreparedCorpus final : public Corpus, public ConversationSource {
   std::filesystem::path folder_;
   DataConfig config_;
   std::filesystem::path reader_;  // empty: the images are as they were prepared
+  Modality table_;
   PreparedIndex index_;
   bool stream_ = false;
   LongDocuments long_documents_ = LongDocuments::cut;

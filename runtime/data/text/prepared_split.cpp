@@ -10,23 +10,23 @@
 namespace maestro {
 
 PreparedSplit::PreparedSplit(const std::filesystem::path& folder, const PreparedIndex& index,
-                             const std::vector<PreparedShard>& shards, std::uint64_t& images)
-    : folder_(folder), vocabulary_(index.vocabulary) {
+                             const std::vector<PreparedShard>& shards, std::uint64_t& images, Modality table)
+    : folder_(folder), vocabulary_(index.vocabulary), table_(table) {
   if (index.images) image_token_ = index.images->image_token;
   for (const PreparedShard& shard : shards) {
     files_.push_back(shard.file);
     shards_.push_back(PreparedShardFile::open(folder_, shard, index.conversations).value_or_throw());
     first_.push_back(first_.back() + shard.tokens);
-    const ImageTable& table = shards_.back().images();
+    const ImageTable& own = shards_.back().images(table_);
     const auto containers = index.images ? std::ssize(index.images->containers) : 0;
-    for (std::uint64_t image = 0; image < table.images(); ++image) {
-      if (table.place(image).container < containers) continue;
+    for (std::uint64_t image = 0; image < own.images(); ++image) {
+      if (own.place(image).container < containers) continue;
       throw JobError(
           printable((folder_ / shard.file).string()) + ": an image lacks its container; prepare the data again",
           ErrorCode::corrupt);
     }
     first_image_.push_back(images);
-    images += table.images();
+    images += own.images();
   }
 }
 
@@ -68,7 +68,7 @@ std::vector<NumberedImage> PreparedSplit::images_of(SampleId sample, std::int32_
   const Window at = window(sample);
   const std::size_t number = shard_of(at.begin);
   const PreparedShardFile& shard = shards_[number];
-  const ImageTable& table = shard.images();
+  const ImageTable& table = shard.images(table_);
   const auto begin = static_cast<std::int64_t>(at.begin - first_[number]);
   const std::uint64_t document = shard.document_of(begin);
   const std::uint64_t first = table.first(document), end = table.first(document + 1);

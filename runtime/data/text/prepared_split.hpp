@@ -24,10 +24,10 @@ class PreparedSplit {
     std::int64_t length = 0;
   };
   PreparedSplit() = default;
-  /// Opens `shards` of the folder of `index`. Images count from `images`, which becomes the number after the last one.
-  /// Throws JobError for a damaged shard.
+  /// Opens `shards` of the folder of `index`. Images or, by `table`, sounds count from `images`, which becomes the
+  /// number after the last one. Throws JobError for a damaged shard.
   PreparedSplit(const std::filesystem::path& folder, const PreparedIndex& index,
-                const std::vector<PreparedShard>& shards, std::uint64_t& images);
+                const std::vector<PreparedShard>& shards, std::uint64_t& images, Modality table = Modality::image);
 
   [[nodiscard]] std::size_t shards() const { return shards_.size(); }
   [[nodiscard]] const PreparedShardFile& shard(std::size_t number) const { return shards_[number]; }
@@ -58,8 +58,9 @@ class PreparedSplit {
 
   std::filesystem::path folder_;
   std::int64_t vocabulary_ = 0;
+  Modality table_ = Modality::image;
   std::optional<std::int32_t> image_token_;  // may exceed the vocabulary
-  std::vector<std::string> files_;  // names of the shards
+  std::vector<std::string> files_;           // names of the shards
   std::vector<PreparedShardFile> shards_;
   std::vector<std::uint64_t> first_{0};     // first token of each shard in the split, then the number of tokens
   std::vector<std::uint64_t> first_image_;  // each shard's first image

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CpuOperatorTable's operators for section authors.
+#include <algorithm>
 #include <cassert>
 #include <string>
 
@@ -7,8 +8,35 @@
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
 #include "runtime/ops/cpu/operands.hpp"
 #include "runtime/ops/cpu/pointwise/author_kernels.hpp"
+#include "runtime/ops/memory_math.hpp"
 
 namespace maestro::cpu {
+
+namespace {
+
+void memory_gate(const MemoryGate& op) {
+  assert(op.scores.elements() == op.gate.elements());
+  const auto factor = static_cast<float>(op.factor);
+  std::ranges::transform(op.scores.span<float>(), op.gate.data<float>(),
+                         [=](float score) { return element::MemoryGate::value(score * factor); });
+}
+
+void memory_gate_backward(const MemoryGateBackward& op) {
+  assert(op.scores.elements() == op.dgate.elements() && op.dscores.elements() == op.dgate.elements());
+  const auto factor = static_cast<float>(op.factor);
+  std::ranges::transform(op.dgate.span<float>(), op.scores.span<float>(), op.dscores.data<float>(),
+                         [=](float d, float score) { return d * factor * element::MemoryGate::slope(score * factor); });
+}
+
+LossSums sum_of(const Tensor& values) {
+  LossSums sums;
+  for (const float value : values.span<float>()) sums.total += value;
+  sums.ce = sums.total;
+  sums.tokens = values.elements();
+  return sums;
+}
+
+}  // namespace
 
 void CpuOperatorTable::run(const Scale& op) const {
   assert(op.x.elements() == op.y.elements());
@@ -40,6 +68,13 @@ void CpuOperatorTable::run(const CurvedBackward& op) const {
   const AuthorKernels& kernels = author_kernels(isa_);
   const auto backward = op.curve == Curve::sigmoid ? kernels.sigmoid_backward : kernels.tanh_backward;
   backward(in(op.dy), in(op.y), out(op.dx), op.y.elements());
+}
+
+void CpuOperatorTable::run(const MemoryGate& op) const {
+  memory_gate(op);
+}
+void CpuOperatorTable::run(const MemoryGateBackward& op) const {
+  memory_gate_backward(op);
 }
 
 void CpuOperatorTable::run(const Softmax& op) const {
@@ -93,11 +128,7 @@ void CpuOperatorTable::run(const CopyColumns& op) const {
 }
 
 Pending<LossSums> CpuOperatorTable::run(const SumLoss& op) const {
-  LossSums sums;
-  for (const float value : op.values.span<float>()) sums.total += value;
-  sums.ce = sums.total;
-  sums.tokens = op.values.elements();
-  return sums;
+  return sum_of(op.values);
 }
 
 void CpuOperatorTable::run(const Custom& op) const {

@@ -202,7 +202,7 @@ void CpuOperatorTable::run(const Embedding& op) const {
   const auto scale = static_cast<float>(op.scale);
   float* to = op.y.data<float>();
   for (std::size_t row = 0; row < id.size(); ++row, to += columns) {
-    assert(id[row] >= -1 && (op.packed != nullptr || id[row] < op.table.rows()));
+    assert(op.packed != nullptr || id[row] < op.table.rows());
     std::fill_n(to, columns, 0.0F);
     if (op.positions_table.defined()) {
       assert(op.positions[row] >= 0 && op.positions[row] < op.positions_table.rows());

@@ -75,6 +75,8 @@ class CpuOperatorTable final : public OperatorTable {
   void run(const Multiply& op) const override;
   void run(const Curved& op) const override;
   void run(const CurvedBackward& op) const override;
+  void run(const MemoryGate& op) const override;
+  void run(const MemoryGateBackward& op) const override;
   void run(const Softmax& op) const override;
   void run(const SoftmaxBackward& op) const override;
   void run(const RowDot& op) const override;

@@ -384,6 +384,14 @@ void CudaOperatorTable::run(const CurvedBackward& op) const {
   curved_backward(at(), op);
 }
 
+void CudaOperatorTable::run(const MemoryGate& op) const {
+  memory_gate(at(), op);
+}
+
+void CudaOperatorTable::run(const MemoryGateBackward& op) const {
+  memory_gate_backward(at(), op);
+}
+
 void CudaOperatorTable::run(const Softmax& op) const {
   softmax(at(), op);
 }

@@ -108,6 +108,8 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   void run(const Multiply& op) const override;
   void run(const Curved& op) const override;
   void run(const CurvedBackward& op) const override;
+  void run(const MemoryGate& op) const override;
+  void run(const MemoryGateBackward& op) const override;
   void run(const Softmax& op) const override;
   void run(const SoftmaxBackward& op) const override;
   void run(const RowDot& op) const override;

@@ -66,6 +66,8 @@ void scale(const Launch& at, const Scale& op);
 void multiply(const Launch& at, const Multiply& op);
 void curved(const Launch& at, const Curved& op);
 void curved_backward(const Launch& at, const CurvedBackward& op);
+void memory_gate(const Launch& at, const MemoryGate& op);
+void memory_gate_backward(const Launch& at, const MemoryGateBackward& op);
 void softmax(const Launch& at, const Softmax& op);
 void softmax_backward(const Launch& at, const SoftmaxBackward& op);
 void row_dot(const Launch& at, const RowDot& op);

@@ -38,7 +38,7 @@ void map_one(const Launch& at, const char* name, const Tensor& a, const Tensor& 
 
 /// Sets out = op(a, b).
 template <class Op>
-void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& b, const Tensor& out) {
+void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& b, const Tensor& out, Op op = {}) {
   assert(a.elements() == out.elements() && b.elements() == out.elements());
   with_type(a.dtype(), [&](auto left) {
     with_type(b.dtype(), [&](auto right) {
@@ -46,7 +46,7 @@ void map_two(const Launch& at, const char* name, const Tensor& a, const Tensor& 
         using A = typename decltype(left)::type;
         using B = typename decltype(right)::type;
         using Out = typename decltype(to)::type;
-        launch_map(at, name, MapCall<A, B, Out>{a.elements(), a.data<A>(), b.data<B>(), out.data<Out>()}, Op());
+        launch_map(at, name, MapCall<A, B, Out>{a.elements(), a.data<A>(), b.data<B>(), out.data<Out>()}, op);
       });
     });
   });

@@ -42,6 +42,24 @@ TEST(Placements, need_another_process_with_the_section) {
   EXPECT_EQ(moved.error().message, "no other process has section 'teacher'");
 }
 
+TEST(Placements, go_to_a_process_with_a_replica_of_the_same_context) {
+  const SectionGraph alike = distillation_graph(3);
+  SectionGraph graph;
+  for (GraphNode node : alike.nodes()) {
+    if (node.name == "teacher") node.contexts = {2, 1, 1};
+    node.ports.inputs.clear();
+    graph.add(std::move(node));
+  }
+  const std::vector<Placement> placements = {placement(source, 0, 0), placement(teacher, 0, 1),
+                                             placement(teacher, 1, 2), placement(teacher, 2, 3)};
+  const auto moved = adopt_placements(graph, placements, ProcessId(3));
+  ASSERT_TRUE(moved) << moved.error().message;
+  EXPECT_EQ(*moved, (std::vector<Placement>{placement(teacher, 2, 2)}));
+  const auto stays = adopt_placements(graph, placements, ProcessId(1));
+  ASSERT_FALSE(stays);
+  EXPECT_EQ(stays.error().message, "no other process has section 'teacher' with context = 2");
+}
+
 TEST(Placements, of_a_process_follow_the_moves) {
   std::vector<Placement> own = {placement(source, 0, 0), placement(teacher, 0, 0)};
   const std::vector<Placement> moved = {placement(teacher, 0, 1), placement(teacher, 1, 0), placement(source, 0, 0)};

@@ -2,7 +2,6 @@
 #include "tests/actors/job/simulated_job.hpp"
 
 #include <algorithm>
-#include <future>
 #include <set>
 
 #include "actors/messages/wait_text.hpp"
@@ -324,8 +323,20 @@ BatchMetadata SimulatedJob::read(const BatchRequest& request) {
   return batch;
 }
 
+void SimulatedJob::hold_writer() {
+  if (!snapshots_) return;
+  held_ = std::promise<void>();
+  snapshots_->run(
+      [released = held_.get_future().share()] {
+        released.wait();
+        return [] {};
+      },
+      {});
+}
+
 void SimulatedJob::drain_writer() {
   if (!snapshots_) return;
+  held_.set_value();
   std::promise<void> drained;
   snapshots_->run([&drained] { return [&drained] { drained.set_value(); }; }, {});
   drained.get_future().wait();
@@ -352,6 +363,7 @@ bool SimulatedJob::run() {
     }
     if (busy.empty() && bench_.idle() && !move_) return finished_;
     if (busy.empty() && bench_.idle()) continue;
+    hold_writer();
     if (busy.empty() || (!bench_.idle() && random_() % 4 != 0)) {
       bench_.deliver_one(random_);
     } else {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -72,6 +73,8 @@ class SimulatedJob {
 
  private:
   BatchMetadata read(const BatchRequest& request);
+  /// Makes the writer's thread wait until drain_writer(), so that the order of messages does not depend on its pace.
+  void hold_writer();
   /// Waits until the writer's thread is idle; then only this thread sends messages again.
   void drain_writer();
   [[nodiscard]] std::vector<ReplicaPlacement> draw_places();
@@ -101,6 +104,7 @@ class SimulatedJob {
   std::vector<ReplicaPlacement> places_;
   std::map<std::string, std::unique_ptr<SimulatedDevice>> devices_;  // by device name; with groups, by section, too
   ActorBench bench_;
+  std::promise<void> held_;                    // keeps the writer waiting until it is set
   std::unique_ptr<SnapshotWriter> snapshots_;  // before the actors that receive its messages
   caf::actor supervisor_;
   caf::actor coordinator_;

@@ -239,6 +239,7 @@ TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) 
     options.folder = folder.path() / std::to_string(seed);
     options.checkpoint_every = seed % 4;
     options.rescue = true;
+    options.measure = false;  // plans by measured times, and so the moments, would differ between runs
     options.zero = false;
     options.steps = 6;
     const SectionGraph graph = graph_of_many_replicas(seed, random, options);
@@ -250,8 +251,10 @@ TEST(SimulatedJob, state_after_the_last_finished_step_is_written_at_any_moment) 
     if (expect_rescued(job, graph)) ++rescued;
     if (HasFailure()) return;
   }
+  RecordProperty("unfinished", unfinished);
+  RecordProperty("rescued", rescued);
   EXPECT_GT(unfinished, 100);
-  EXPECT_GT(rescued, 15) << "26 to 28, by the timing of threads";
+  EXPECT_GT(rescued, 15);
 }
 
 TEST(SimulatedJob, replicas_on_devices_of_their_own_reduce_in_groups_as_they_do_by_the_host) {  // DG-1, DG-2, WR-1

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "runtime/core/result.hpp"
 
@@ -38,7 +39,7 @@ TEST(RunKeys, that_came_damaged_are_refused) {
 }
 
 TEST(RunKeys, names_in_the_line_cannot_leave_the_folder) {
-  const fs::path outside = fs::temp_directory_path() / "maestro-run-keys-test-outside";
+  const fs::path outside = fs::temp_directory_path() / ("maestro-run-keys-outside-" + std::to_string(getpid()));
   fs::remove(outside);
   EXPECT_THROW((void)RunKeys::unpack(R"({"../../../../../../../)" + outside.string() + R"(": "x"})"), JobError);
   EXPECT_FALSE(fs::exists(outside));

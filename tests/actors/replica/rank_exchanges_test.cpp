@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "actors/replica/replica_rank.hpp"
 #include "runtime/ops/cpu/cpu_operator_table.hpp"
@@ -25,10 +26,14 @@ constexpr std::int64_t own_elements = 48;
 /// A stage with a parameter shared with the other stage, and a parameter that no other stage has.
 class TiedStage final : public Section {
  public:
-  TiedStage(bool tied, std::int64_t own) {
+  TiedStage(bool tied, std::int64_t own, std::int64_t counted) {
     const auto zeros = [](std::span<float> values) { std::ranges::fill(values, 0.0f); };
     if (tied) tied_ = &parameters_.add({"tied", Shape{tied_elements}, false, zeros});
     parameters_.add({"own", Shape{own}, false, zeros});
+    if (counted > 0) {
+      parameters_.add(
+          {.name = "loads", .shape = Shape{counted}, .initialise = zeros, .rule = {.kind = UpdateRule::Kind::loads}});
+    }
     parameters_.allocate(true);
   }
   [[nodiscard]] Ports ports() const override { return {}; }
@@ -61,6 +66,7 @@ class RankExchangesTest : public ::testing::Test {
       node.stage = stage;
       node.stages = stages;
       node.layout.context = context_parts_;
+      node.gradient_wire = wire_;
       graph_.add(node);
     }
     for (std::uint32_t at = 0; at < stages * replicas; ++at) {
@@ -80,7 +86,7 @@ class RankExchangesTest : public ::testing::Test {
   }
 
   std::shared_ptr<SectionRunner> make_runner(ReplicaIndex replica, bool tied, bool shares) {
-    auto section = std::make_unique<TiedStage>(tied, own_elements_);
+    auto section = std::make_unique<TiedStage>(tied, own_elements_, counted_);
     Parameters& parameters = section->parameters();
     if (shares) {
       parameters.shard_optimizer_state(shard_range(parameters.gradients().size(), replicas, replica.value()));
@@ -236,6 +242,8 @@ class RankExchangesTest : public ::testing::Test {
   std::vector<std::string> broken_;
   std::int64_t context_parts_ = 1;  // only ranks of the first part are connected
   std::int64_t own_elements_ = own_elements;
+  GradientWire wire_ = GradientWire::f32;
+  std::int64_t counted_ = 0;  // elements of the stage's last parameter that count
   int handed_over_ = 0;
 };
 
@@ -331,6 +339,91 @@ TEST_F(RankExchangesTest, one_replica_on_a_processor_takes_all_of_its_section_to
   expect_sums(false);
   EXPECT_GT(handed_over_, 0);
   EXPECT_THAT(backend_.exchanges(), ElementsAre("reduce_to_shards"));
+}
+
+/// Values that no format but f32 holds.
+float uneven(std::size_t at, std::size_t element) {
+  return static_cast<float>(std::sin(static_cast<double>(1 + 31 * at + element)));
+}
+
+TEST_F(RankExchangesTest, encoded_gradients_have_the_same_bits_on_all_replicas) {  // WI-1
+  own_elements_ = 1000;
+  counted_ = 32;
+  for (const GradientWire wire : {GradientWire::bf16, GradientWire::e4m3}) {
+    SCOPED_TRACE(gradient_wire_names[static_cast<std::size_t>(wire)]);
+    graph_ = SectionGraph();
+    places_.clear();
+    ranks_.clear();
+    specs_.clear();
+    actors_.clear();
+    devices_.clear();
+    wire_ = wire;
+    make(processors_, false, false);
+    const std::size_t elements = parameters(0).gradients().size();
+    const std::size_t learned = parameters(0).learned_elements();
+    ASSERT_EQ(elements - learned, 32u);
+    for (std::size_t at = 0; at < 2; ++at) {
+      for (std::size_t element = 0; element < elements; ++element) {
+        parameters(at).gradients()[element] =
+            element < learned ? uneven(at, element) : static_cast<float>((1 << 20) + 3 * element);
+      }
+    }
+    run_to_end({StepAction::sum});
+    const std::span<const float> sums = parameters(0).gradients();
+    EXPECT_TRUE(std::ranges::equal(sums, parameters(1).gradients()));
+    double error = 0, squares = 0;
+    for (std::size_t element = 0; element < learned; ++element) {
+      const double exact = static_cast<double>(uneven(0, element)) + uneven(1, element);
+      error += (sums[element] - exact) * (sums[element] - exact);
+      squares += exact * exact;
+      EXPECT_EQ(sums[element], float(bfloat16(sums[element]))) << "sums are sent in bf16";
+    }
+    const double relative = std::sqrt(error / squares);
+    EXPECT_GT(relative, 1e-4);
+    EXPECT_LT(relative, wire == GradientWire::bf16 ? 0.004 : 0.04);
+    for (std::size_t element = learned; element < elements; ++element) {
+      EXPECT_EQ(sums[element], static_cast<float>(2 * ((1 << 20) + 3 * element))) << "counts are exact";
+    }
+    WireError told = ranks_[0]->take_wire_error();
+    told.add(ranks_[1]->take_wire_error());
+    EXPECT_GT(std::sqrt(told.error / told.values), 1e-4);
+    EXPECT_LT(std::sqrt(told.error / told.values), wire == GradientWire::bf16 ? 0.004 : 0.04);
+  }
+}
+
+TEST_F(RankExchangesTest, replicas_that_share_moments_encode_parts_and_send_values_as_they_are) {  // XC-2
+  wire_ = GradientWire::bf16;
+  make(processors_, false, true);
+  expect_gathered_moments();
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    std::ranges::fill(parameters(at).gradients(), uneven(at, 0));
+  }
+  run_to_end({StepAction::sum_to_shards});
+  for (std::size_t at = 0; at < 2; ++at) {
+    const ShardRange kept = parameters(at).kept_moments();
+    const std::size_t other = 1 - at;
+    const float part = float(bfloat16(uneven(other, 0)));
+    const float sum = at == 0 ? uneven(0, 0) + part : part + uneven(1, 0);
+    EXPECT_THAT(parameters(at).gradients().subspan(kept.first, kept.count), Each(sum)) << "the own part is exact";
+  }
+  for (std::size_t at = 0; at < ranks_.size(); ++at) {
+    const ShardRange kept = parameters(at).kept_moments();
+    std::ranges::fill(parameters(at).values().subspan(kept.first, kept.count), static_cast<float>(at) + 0.123456f);
+    parameters(at).stage_shard(ops_, ParameterBuffer::values);
+  }
+  run_to_end({StepAction::gather_values});
+  for (std::size_t at = 0; at < ranks_.size(); ++at) expect_shards(at, 0.123456f);
+  expect_gathered_moments();
+}
+
+TEST_F(RankExchangesTest, replicas_that_encode_gradients_form_no_group) {  // WR-1
+  wire_ = GradientWire::bf16;
+  make(own_devices_, true, false);
+  EXPECT_EQ(backend_.joined().size(), 2u) << "of the ties alone";
+  set_gradients();
+  run_to_end({StepAction::exchange_tie, StepAction::sum});
+  EXPECT_GT(handed_over_, 0);
+  EXPECT_THAT(backend_.exchanges(), ElementsAre("all_reduce_sum", "all_reduce_sum"));
 }
 
 TEST_F(RankExchangesTest, several_steps_follow_each_other) {  // DG-1, HX-2

@@ -18,6 +18,23 @@ TEST(Watchdog, calls_when_a_phase_outlasts_its_limit) {  // WD-1
   EXPECT_EQ(expired.get_future().get(), "closing the network did not end in time");
 }
 
+TEST(Watchdog, names_the_part_of_a_phase_that_outlasts_its_limit) {  // WD-1
+  const auto line_with = [](milliseconds limit) {
+    std::promise<std::string> expired;
+    Watchdog dog([&expired](const std::string& line) { expired.set_value(line); });
+    dog.limit("the start", seconds(1000));
+    dog.part("opening the devices");
+    dog.limit("the end", limit);
+    dog.part("ending the actors");
+    return expired.get_future().get();
+  };
+  milliseconds limit(300);
+  std::string line = line_with(limit);
+  // On a busy machine, the phase may be over before its part begins.
+  while (line == "the end did not end in time" && limit < seconds(60)) line = line_with(limit *= 4);
+  EXPECT_EQ(line, "the end did not end in time: ending the actors takes too long");
+}
+
 TEST(Watchdog, of_phases_that_end_in_time_says_nothing) {  // WD-1
   Watchdog dog([](const std::string& line) { ADD_FAILURE() << line; });
   for (int phase = 0; phase < 100; ++phase) dog.limit("a phase", seconds(1000));

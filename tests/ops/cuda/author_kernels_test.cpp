@@ -57,6 +57,25 @@ TEST_F(AuthorKernels, scales_and_curves_with_their_gradients) {
   });
 }
 
+TEST_F(AuthorKernels, gates_of_memories_with_their_gradients) {
+  for_all([&](std::int64_t rows, std::int64_t, DType, DType) {
+    const Pair scores = both(DType::f32, {rows, 1});
+    const Pair dgate = both(DType::f32, {rows, 1});
+    const Pair gate = result(DType::f32, {rows, 1});
+    const Pair dscores = result(DType::f32, {rows, 1});
+    reference_.run(MemoryGate{.scores = scores.host, .gate = gate.host, .factor = 0.5});
+    reference_.run(
+        MemoryGateBackward{.dgate = dgate.host, .scores = scores.host, .dscores = dscores.host, .factor = 0.5});
+    run([&] {
+      memory_gate(at_, {.scores = scores.device, .gate = gate.device, .factor = 0.5});
+      memory_gate_backward(at_,
+                           {.dgate = dgate.device, .scores = scores.device, .dscores = dscores.device, .factor = 0.5});
+    });
+    expect_equal(gate, "gate");
+    expect_equal(dscores, "dscores");
+  });
+}
+
 TEST_F(AuthorKernels, products_by_element_by_row_and_by_column) {
   for_all([&](std::int64_t rows, std::int64_t columns, DType left, DType right) {
     const Pair a = both(left, {rows, columns});

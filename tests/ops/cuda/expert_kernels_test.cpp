@@ -219,14 +219,6 @@ TEST_F(ExpertKernels, products_with_blocks) {
   }
 }
 
-TEST(Mxfp4Numbers, of_kernels_are_those_of_the_format) {
-  for (std::uint32_t half = 0; half < 16; ++half) {
-    for (const std::uint32_t scale : {2U, 3U, 100U, 127U, 252U}) {
-      EXPECT_EQ(element::mxfp4_number(half, scale), mxfp4_number(half, scale)) << half << ", " << scale;
-    }
-  }
-}
-
 TEST_F(ExpertKernels, biases_of_groups_and_their_gradients) {
   for (const DType dtype : both_types) {
     for (const std::int64_t rows : {0, 1, 33, 100}) {

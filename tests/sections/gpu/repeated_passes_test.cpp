@@ -86,7 +86,8 @@ TrainingSettings settings_of(const char* model, const char* precision) {
 }
 
 TEST(RepeatedPasses, of_a_language_model_train_it_to_the_same_bits_with_fewer_calls) {
-  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+  for (const char* model :
+       {"gpt2-tiny", "llama-tiny", "experts-tiny", "sinks-tiny", "delta-tiny", "latent-tiny", "convolution-tiny"}) {
     for (const char* precision : {"bf16", "fp32"}) {
       SCOPED_TRACE(std::string(model) + " " + precision);
       expect_alike_and_fewer(settings_of(model, precision), false);

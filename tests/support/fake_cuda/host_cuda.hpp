@@ -47,8 +47,10 @@ void hold_stream(cudaStream_t stream, std::shared_ptr<const std::atomic<bool>> o
 /// Returns the device and pinned bytes that are allocated and not freed.
 [[nodiscard]] std::size_t allocated_bytes();
 /// Returns the number of calls that make a host wait for a device, or may: synchronisations, blocking copies,
-/// allocation and release of memory.
+/// allocation of device memory, release of device or pinned memory.
 [[nodiscard]] std::size_t waits();
+/// Returns the number of calls that allocated pinned memory, which waits for no device.
+[[nodiscard]] std::size_t pinned_allocations();
 /// Returns the number of calls that queued work on a stream: a graph counts once.
 [[nodiscard]] std::size_t queued();
 /// Returns the devices that the process has started: by cudaSetDevice, or by a call that uses the current device, which

@@ -68,6 +68,10 @@ std::size_t maestro::fake_cuda::waits() {
   return runtime().waits;
 }
 
+std::size_t maestro::fake_cuda::pinned_allocations() {
+  return runtime().pinned;
+}
+
 std::size_t maestro::fake_cuda::queued() {
   const Lock lock(runtime().mutex);
   return runtime().queued;
@@ -229,7 +233,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   start_device();
-  ++runtime().waits;
+  ++runtime().pinned;
   const Lock lock(runtime().mutex);
   if (runtime().failure != cudaSuccess) return answer();
   if (runtime().disturbs_capture()) return answer(cudaErrorStreamCaptureUnsupported);

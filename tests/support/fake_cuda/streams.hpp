@@ -80,8 +80,9 @@ struct Runtime {
   std::map<const void*, std::size_t> shared_bytes;  // by kernel, from cudaFuncSetAttribute
   cudaError_t failure = cudaSuccess;                // HR-4
   std::string failure_text;
-  std::atomic<std::size_t> waits = 0;  // count for waits()
-  std::size_t queued = 0;              // count for queued()
+  std::atomic<std::size_t> waits = 0;   // count for waits()
+  std::atomic<std::size_t> pinned = 0;  // count for pinned_allocations()
+  std::size_t queued = 0;               // count for queued()
 
   CUstream_st* at(cudaStream_t stream) { return stream == nullptr ? &default_stream : stream; }
   void push(cudaStream_t stream, Step step);

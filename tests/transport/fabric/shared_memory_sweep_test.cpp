@@ -76,8 +76,7 @@ TEST(SharedMemorySweep, removes_what_a_killed_process_left) {
   PeerProcess process("shm", 4096);
   const pid_t pid = process.pid();
   EXPECT_EQ(segments_of(pid).size(), 1U) << "libfabric does not take the name it is given";
-  process.kill_now();
-  ASSERT_EQ(segments_of(pid).size(), 1U);
+  process.kill_now();  // from now on, any process of this user that opens an endpoint removes the segment
   const auto removed = sweep_shared_memory();
   ASSERT_TRUE(removed.ok()) << removed.error().message;
   EXPECT_TRUE(segments_of(pid).empty());

@@ -4,9 +4,9 @@
 // For kernel sources.
 #pragma once
 
+#include "runtime/core/mxfp4.hpp"
 #include "runtime/ops/cuda/element_access.cuh"
 #include "runtime/ops/cuda/products/lt_plain_product.cuh"
-#include "runtime/ops/element_math.hpp"
 
 namespace maestro::cuda {
 
@@ -39,7 +39,7 @@ struct BlockFactor {
     const std::int64_t row = backward ? in : out, column = backward ? out : in;
     const std::int64_t block = row * (k / 32) + column / 32;
     const std::uint32_t byte = blocks[block * 16 + column % 32 / 2];
-    return element::mxfp4_number(column % 2 == 0 ? byte & 15U : byte >> 4, scales[block]);
+    return mxfp4_number(column % 2 == 0 ? byte & 15U : byte >> 4, scales[block]);
   }
 };
 __device__ inline void load_plain_tile(float* tile, const BlockFactor& factor, std::int64_t first_outer,

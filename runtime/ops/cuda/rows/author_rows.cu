@@ -81,6 +81,15 @@ void curved_backward(const Launch& at, const CurvedBackward& op) {
   map_two<TanhBackwardOp>(at, "tanh_backward", op.dy, op.y, op.dx);
 }
 
+void memory_gate(const Launch& at, const MemoryGate& op) {
+  map_one(at, "memory_gate", op.scores, op.gate, MemoryGateOp{static_cast<float>(op.factor)});
+}
+
+void memory_gate_backward(const Launch& at, const MemoryGateBackward& op) {
+  map_two(at, "memory_gate_backward", op.dgate, op.scores, op.dscores,
+          MemoryGateBackwardOp{static_cast<float>(op.factor)});
+}
+
 void softmax(const Launch& at, const Softmax& op) {
   assert(op.x.elements() == op.y.elements());
   with_type(op.x.dtype(), [&](auto from) {

@@ -5,8 +5,22 @@
 
 #include "runtime/ops/cuda/rows/pointwise.cuh"
 #include "runtime/ops/cuda/rows/row_team.cuh"
+#include "runtime/ops/memory_math.hpp"
 
 namespace maestro::cuda {
+
+struct MemoryGateOp {
+  static constexpr bool takes_two = false;
+  float factor;
+  __device__ float operator()(float score, float) const { return element::MemoryGate::value(factor * score); }
+};
+struct MemoryGateBackwardOp {
+  static constexpr bool takes_two = true;
+  float factor;
+  __device__ float operator()(float dgate, float score) const {
+    return dgate * factor * element::MemoryGate::slope(factor * score);
+  }
+};
 
 /// Calls body.run<Team>(row) for all rows, with all threads of the row's team.
 template <NormKind Kind, class Body>
