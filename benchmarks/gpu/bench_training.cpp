@@ -14,6 +14,33 @@
 
 namespace maestro::bench {
 
+namespace {
+
+/// Completes a tiny model of a family whose layers have further blocks.
+DecoderConfig with_blocks(DecoderConfig config) {
+  const DecoderFamily family = config.family;
+  config.head_size = 16;  // the smallest of attention on devices
+  if (has_experts(family)) {
+    config.experts.count = 8;
+    config.experts.ffn = 32;
+    if (has_shared_expert(family)) config.experts.shared_ffn = 32;
+  }
+  if (has_latent_attention(family)) {
+    config.head_size = 24;
+    config.latent = {.rank = 32, .query_rank = 40, .rope_size = 8, .value_size = 16};
+  }
+  if (has_delta_rules(family)) {
+    config.delta = {.key_heads = 2, .value_heads = 4, .key_size = 16, .value_size = 16};
+    config.norm_epsilon = 0.01;  // norms of a rule's small results amplify roundings
+  }
+  config = with_family(resolved(config), family);
+  if (has_delta_rules(family)) set_mixers(config, {{.kind = MixerKind::delta}, {}});
+  if (has_convolutions(family)) set_mixers(config, {{.kind = MixerKind::convolution}, {}});
+  return resolved(config);
+}
+
+}  // namespace
+
 DecoderConfig decoder_of(const std::string& model) {
   std::map<std::string, DecoderConfig> models;
   const auto add = [&models](const char* name, DecoderFamily family, std::array<std::int64_t, 7> shape, bool tied) {
@@ -27,12 +54,18 @@ DecoderConfig decoder_of(const std::string& model) {
     config.vocabulary = shape[5];
     config.positions = shape[6];
     config.tied = tied;
-    models.emplace(name, resolved(config));
+    const bool plain = family == DecoderFamily::gpt2 || family == DecoderFamily::llama;
+    models.emplace(name, plain ? resolved(config) : with_blocks(config));
   };
   add("gpt2-124m", DecoderFamily::gpt2, {12, 768, 12, 12, 3072, 50257, 1024}, true);
   add("llama-1b", DecoderFamily::llama, {22, 2048, 32, 4, 5632, 32000, 2048}, false);
   add("gpt2-tiny", DecoderFamily::gpt2, {2, 64, 4, 4, 256, 503, 128}, true);
   add("llama-tiny", DecoderFamily::llama, {2, 64, 4, 2, 128, 500, 128}, false);
+  add("experts-tiny", DecoderFamily::qwen2_moe, {2, 64, 4, 2, 32, 500, 128}, false);
+  add("sinks-tiny", DecoderFamily::gpt_oss, {2, 64, 4, 2, 32, 500, 128}, false);
+  add("delta-tiny", DecoderFamily::qwen3_5_text, {2, 64, 4, 2, 128, 500, 128}, false);
+  add("latent-tiny", DecoderFamily::deepseek_v3, {2, 64, 4, 4, 128, 500, 128}, false);
+  add("convolution-tiny", DecoderFamily::lfm2, {2, 64, 4, 2, 128, 500, 128}, true);
   const auto found = models.find(model);
   if (found != models.end()) return found->second;
   std::string names;
@@ -49,7 +82,8 @@ RandomBatch::RandomBatch(const TrainingSettings& settings, std::int64_t vocabula
   targets_.assign(tokens_.begin() + 1, tokens_.end());
   targets_.push_back(-1);
   plan_.index = index;
-  plan_.loss_scale = 1.0 / static_cast<double>(settings.batch * settings.sequence);
+  plan_.step_tokens = settings.batch * settings.sequence;
+  plan_.loss_scale = 1.0 / static_cast<double>(plan_.step_tokens);
   for (std::int64_t sample = 0; sample < samples; ++sample) {
     plan_.samples.push_back({SampleId(static_cast<std::uint64_t>(index * samples + sample)), settings.sequence});
   }

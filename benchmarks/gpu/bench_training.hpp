@@ -18,7 +18,10 @@
 namespace maestro::bench {
 
 /// Returns GPT-2 small (Radford et al. 2019), TinyLlama 1.1B (Zhang et al. 2024), or a small model of either kind for
-/// trials, by the names gpt2-124m, llama-1b, gpt2-tiny, llama-tiny. Throws JobError for other names.
+/// trials, by the names gpt2-124m, llama-1b, gpt2-tiny, llama-tiny; or a small model with other blocks: experts-tiny
+/// (Qwen2-MoE), sinks-tiny (gpt-oss: experts with biases, attention with sinks), delta-tiny (Qwen3.5: a gated delta
+/// rule and gated attention), latent-tiny (DeepSeek-V3: latent attention, experts chosen by sigmoids), convolution-tiny
+/// (LFM2). Throws JobError for other names.
 [[nodiscard]] DecoderConfig decoder_of(const std::string& model);
 
 struct TrainingSettings {

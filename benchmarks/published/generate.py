@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the workload files of the published comparisons from a stated model of FLOPs and layouts (README.md).
 
-generate.py           writes them to its folder
-generate.py --check   exits with 1 and names the file if a file there differs from the generated file
+generate.py                    writes the files of Maestro's paper to its folder
+generate.py --check            exits with 1 and names the file if a file there differs from the generated file
+generate.py --systems FOLDER   writes the workloads of the other systems, which the benchmark makes anew, to FOLDER
 """
 import json
 import pathlib
@@ -146,7 +147,20 @@ def files():
         yield f"{name}_colocated.json", text_of(together)
 
 
+def write_systems(folder):
+    """Writes a file for each layout of Cornstarch, DIP, MegaScale-Omni and RRFP."""
+    sys.path.insert(0, str(HERE.parent))
+    import cornstarch, dip, omni, rrfp
+    folder.mkdir(parents=True, exist_ok=True)
+    for system in (cornstarch, dip, omni, rrfp):
+        for name, workload in system.workloads():
+            (folder / f"{name.replace(' ', '_')}.json").write_text(text_of(workload))
+
+
 def main(arguments):
+    if arguments[:1] == ["--systems"] and len(arguments) == 2:
+        write_systems(pathlib.Path(arguments[1]))
+        return 0
     differing = []
     for name, text in files():
         path = HERE / name
