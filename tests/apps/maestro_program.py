@@ -183,6 +183,7 @@ class Run:
             while not any(wanted in text for key, text in self.text.items() if name in (None, key)):
                 ended = not any(reader.is_alive() for reader in self.readers)
                 if ended or time.monotonic() > deadline:
+                    self.text["status"] = str(self.process.poll())  # tests print the text if they fail
                     return False
                 self.changed.wait(0.05)
         return True
@@ -280,10 +281,8 @@ class Run:
 
     def end(self):
         """Kills all its processes at the same moment."""
-        try:
+        if self.process.poll() is None:  # otherwise the number may be another run's: process ids wrap within minutes
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         for pid in self.marked():
             try:
                 os.kill(pid, signal.SIGKILL)
