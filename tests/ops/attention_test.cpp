@@ -42,7 +42,15 @@ Problem random_problem(std::vector<std::int64_t> lengths, const AttentionShape& 
   return problem;
 }
 
-Answer compute(const Problem& problem, Isa isa, DType act) {
+/// Kernels of the engine and the storage type of its tensors.
+struct Arithmetic {
+  Isa isa = Isa::generic;
+  Bf16Products bf16 = Bf16Products::converted;
+  DType act = DType::f32;
+};
+
+Answer compute(const Problem& problem, const Arithmetic& with) {
+  const DType act = with.act;
   const std::int64_t rows = problem.rows();
   const AttentionShape& shape = problem.shape;
   std::vector<std::int32_t> offsets{0};
@@ -56,7 +64,7 @@ Answer compute(const Problem& problem, Isa isa, DType act) {
   const OwnedTensor dqkv(act, Shape{rows, shape.qkv_columns()});
   dqkv.fill(1e6);  // must be overwritten
   ScratchPool scratch;
-  const cpu::AttentionEngine attention(isa, scratch);
+  const cpu::AttentionEngine attention(with.isa, with.bf16, scratch);
   attention.forward({qkv, out, lse}, shape, layout);
   attention.backward({qkv, out, lse}, {dout, dqkv}, shape, layout);
   return {out.values(), lse.values(), dqkv.values()};
@@ -127,18 +135,26 @@ struct Reference {
   }
 };
 
-void expect_close(const Answer& got, const Answer& wanted, DType act) {
-  const double tolerance = act == DType::f32 ? 2e-5 : 1e-2;
+void expect_close(const Answer& got, const Answer& wanted, const Arithmetic& with) {
+  const double tolerance = with.act == DType::f32 ? 2e-5 : 1e-2;
   EXPECT_LT(worst_error(got.out, wanted.out), tolerance);
   EXPECT_LT(worst_error(got.lse, wanted.lse), 2e-5);
   EXPECT_LT(worst_error(got.dqkv, wanted.dqkv), tolerance);
 }
 
-class AttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+class AttentionOnIsa : public ::testing::TestWithParam<Arithmetic> {
  protected:
-  [[nodiscard]] Isa isa() const { return std::get<0>(GetParam()); }
-  [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] const Arithmetic& with() const { return GetParam(); }
 };
+
+std::vector<Arithmetic> arithmetics() {
+  std::vector<Arithmetic> all;
+  for (const Isa isa : supported_isas()) {
+    for (const DType act : {DType::f32, DType::bf16}) all.push_back({isa, Bf16Products::converted, act});
+  }
+  if (native_bf16_supported()) all.push_back({Isa::avx512, Bf16Products::native, DType::bf16});
+  return all;
+}
 
 TEST_P(AttentionOnIsa, agrees_with_pytorch) {
   const Recorded recorded = testing::read_recorded("attention.safetensors");
@@ -151,7 +167,7 @@ TEST_P(AttentionOnIsa, agrees_with_pytorch) {
     problem.qkv = recorded.at(name + ".qkv");
     problem.dout = recorded.at(name + ".dout");
     const Answer wanted{recorded.at(name + ".out"), recorded.at(name + ".lse"), recorded.at(name + ".dqkv")};
-    expect_close(compute(problem, isa(), act()), wanted, act());
+    expect_close(compute(problem, with()), wanted, with());
   }
 }
 
@@ -162,7 +178,7 @@ TEST_P(AttentionOnIsa, agrees_with_double_precision_over_tile_edges_and_head_siz
       for (const bool causal : {true, false}) {
         SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(size) + (causal ? " causal" : ""));
         const Problem problem = random_problem(lengths, {2, 1, size, causal}, static_cast<unsigned>(size));
-        expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+        expect_close(compute(problem, with()), Reference(problem).answer, with());
       }
     }
   }
@@ -172,7 +188,7 @@ TEST_P(AttentionOnIsa, query_heads_use_the_key_head_of_their_group) {
   for (const auto& [heads, kv_heads] : {std::pair{1, 1}, {3, 3}, {4, 2}, {6, 1}, {6, 3}}) {
     SCOPED_TRACE(std::to_string(heads) + " heads share " + std::to_string(kv_heads));
     const Problem problem = random_problem({21, 70}, {heads, kv_heads, 16, true});
-    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+    expect_close(compute(problem, with()), Reference(problem).answer, with());
   }
 }
 
@@ -189,7 +205,7 @@ TEST_P(AttentionOnIsa, windows_soft_caps_and_scales_agree_with_double_precision)
     SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(shape.head_size) + " window " +
                  std::to_string(shape.window) + " cap " + std::to_string(shape.softcap));
     const Problem problem = random_problem(lengths, shape, seed);
-    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+    expect_close(compute(problem, with()), Reference(problem).answer, with());
   }
 }
 
@@ -206,18 +222,18 @@ TEST_P(AttentionOnIsa, rows_see_later_rows_up_to_their_ends_as_in_double_precisi
                  std::to_string(shape.window) + " cap " + std::to_string(shape.softcap));
     Problem problem = random_problem(lengths, shape, seed);
     problem.ends = testing::random_ends(generator, lengths);
-    expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+    expect_close(compute(problem, with()), Reference(problem).answer, with());
   }
 }
 
 TEST_P(AttentionOnIsa, ends_of_a_causal_mask_do_not_change_a_bit) {
   for (const std::int64_t window : {0, 21}) {
     Problem problem = random_problem({130, 5, 64}, {4, 2, 24, true, 0, window, 3});
-    const Answer causal = compute(problem, isa(), act());
+    const Answer causal = compute(problem, with());
     for (const std::int64_t length : problem.lengths) {
       for (std::int32_t row = 1; row <= length; ++row) problem.ends.push_back(row);
     }
-    const Answer ended = compute(problem, isa(), act());
+    const Answer ended = compute(problem, with());
     EXPECT_EQ(causal.out, ended.out);
     EXPECT_EQ(causal.lse, ended.lse);
     EXPECT_EQ(causal.dqkv, ended.dqkv);
@@ -227,30 +243,30 @@ TEST_P(AttentionOnIsa, ends_of_a_causal_mask_do_not_change_a_bit) {
 TEST_P(AttentionOnIsa, scales_and_soft_caps_without_a_causal_mask_agree_with_double_precision) {
   const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_size = 24, .causal = false, .scale = 0.4, .softcap = 2};
   const Problem problem = random_problem({130, 7}, shape);
-  expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  expect_close(compute(problem, with()), Reference(problem).answer, with());
 }
 
 TEST_P(AttentionOnIsa, a_window_as_long_as_the_sequence_is_none) {
   AttentionShape shape{.heads = 2, .kv_heads = 1, .head_size = 32, .causal = true};
-  const Answer all = compute(random_problem({150}, shape), isa(), act());
+  const Answer all = compute(random_problem({150}, shape), with());
   shape.window = 150;
-  expect_close(compute(random_problem({150}, shape), isa(), act()), all, act());
+  expect_close(compute(random_problem({150}, shape), with()), all, with());
 }
 
 TEST_P(AttentionOnIsa, tokens_before_the_window_are_not_read) {
   const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_size = 16, .causal = true, .window = 20};
   Problem problem = random_problem({200}, shape);
-  const Answer before = compute(problem, isa(), act());
+  const Answer before = compute(problem, with());
   std::fill_n(problem.qkv.begin(), 100 * shape.qkv_columns(), 1e4);
-  const Answer after = compute(problem, isa(), act());
+  const Answer after = compute(problem, with());
   const auto from = 119 * shape.out_columns();  // token 119 sees 100 to 119
   EXPECT_EQ(Values(before.out.begin() + from, before.out.end()), Values(after.out.begin() + from, after.out.end()));
 }
 
 TEST_P(AttentionOnIsa, two_runs_are_bitwise_equal) {
   const Problem problem = random_problem({130, 5}, {4, 2, 32, true});
-  const Answer first = compute(problem, isa(), act());
-  const Answer second = compute(problem, isa(), act());
+  const Answer first = compute(problem, with());
+  const Answer second = compute(problem, with());
   EXPECT_EQ(first.out, second.out);
   EXPECT_EQ(first.dqkv, second.dqkv);
 }
@@ -264,8 +280,8 @@ TEST_P(AttentionOnIsa, a_sequence_does_not_feel_its_neighbours) {
   };
   alone.qkv = cut(packed.qkv, shape.qkv_columns());
   alone.dout = cut(packed.dout, shape.out_columns());
-  const Answer together = compute(packed, isa(), act());
-  const Answer single = compute(alone, isa(), act());
+  const Answer together = compute(packed, with());
+  const Answer single = compute(alone, with());
   EXPECT_EQ(cut(together.out, shape.out_columns()), single.out);
   EXPECT_EQ(cut(together.dqkv, shape.qkv_columns()), single.dqkv);
 }
@@ -273,10 +289,10 @@ TEST_P(AttentionOnIsa, a_sequence_does_not_feel_its_neighbours) {
 TEST_P(AttentionOnIsa, a_causal_query_does_not_feel_later_tokens) {
   const AttentionShape shape{2, 2, 16, true};
   Problem problem = random_problem({100}, shape);
-  const Answer before = compute(problem, isa(), act());
+  const Answer before = compute(problem, with());
   const auto changed = static_cast<std::size_t>(73 * shape.qkv_columns());
   for (std::size_t i = changed; i < problem.qkv.size(); ++i) problem.qkv[i] = 1000;
-  const Answer after = compute(problem, isa(), act());
+  const Answer after = compute(problem, with());
   const auto kept = 73 * shape.out_columns();
   EXPECT_EQ(Values(before.out.begin(), before.out.begin() + kept), Values(after.out.begin(), after.out.begin() + kept));
 }
@@ -287,32 +303,31 @@ TEST_P(AttentionOnIsa, large_scores_neither_overflow_nor_vanish) {
   for (std::size_t i = 0; i < problem.qkv.size(); ++i) {
     if (i % columns < 64) problem.qkv[i] *= 64;  // q and k: scores in the tens of thousands
   }
-  const Answer got = compute(problem, isa(), act());
+  const Answer got = compute(problem, with());
   const Answer wanted = Reference(problem).answer;
-  EXPECT_LT(worst_error(got.out, wanted.out), act() == DType::f32 ? 5e-3 : 2e-2);  // f32 scores of 3e4 are good to 2e-3
+  EXPECT_LT(worst_error(got.out, wanted.out),
+            with().act == DType::f32 ? 5e-3 : 2e-2);  // f32 scores of 3e4 are good to 2e-3
   for (const double value : got.dqkv) ASSERT_TRUE(std::isfinite(value));
 }
 
 TEST_P(AttentionOnIsa, no_rows_and_empty_sequences_are_allowed) {
-  const Answer nothing = compute(random_problem({}, {2, 1, 16, true}), isa(), act());
+  const Answer nothing = compute(random_problem({}, {2, 1, 16, true}), with());
   EXPECT_TRUE(nothing.out.empty());
   const Problem problem = random_problem({0, 3, 0}, {2, 1, 16, true});
-  expect_close(compute(problem, isa(), act()), Reference(problem).answer, act());
+  expect_close(compute(problem, with()), Reference(problem).answer, with());
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Isa, DType>>& info) {
-  return std::string(name_of(std::get<0>(info.param))) + "_" + std::string(name_of(std::get<1>(info.param)));
+std::string name_of_case(const ::testing::TestParamInfo<Arithmetic>& info) {
+  if (info.param.bf16 == Bf16Products::native) return "native_bf16";
+  return std::string(name_of(info.param.isa)) + "_" + std::string(name_of(info.param.act));
 }
-INSTANTIATE_TEST_SUITE_P(Attention, AttentionOnIsa,
-                         ::testing::Combine(::testing::ValuesIn(supported_isas()),
-                                            ::testing::Values(DType::f32, DType::bf16)),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionOnIsa, ::testing::ValuesIn(arithmetics()), name_of_case);
 
 TEST(Attention, gradients_agree_with_central_differences) {
   Problem problem = random_problem({9, 4}, {2, 1, 8, true});
-  const Answer analytic = compute(problem, best_isa(), DType::f32);
+  const Answer analytic = compute(problem, {.isa = best_isa()});
   const auto loss = [&problem] {
-    const Answer answer = compute(problem, best_isa(), DType::f32);
+    const Answer answer = compute(problem, {.isa = best_isa()});
     return std::inner_product(answer.out.begin(), answer.out.end(), problem.dout.begin(), 0.0);
   };
   Values numeric(problem.qkv.size());

@@ -75,7 +75,7 @@ CpuOperatorTable::CpuOperatorTable(Isa isa, Bf16Products bf16)
       bf16_(checked(bf16)),
       pointwise_(pointwise_kernels(isa)),
       products_(isa, bf16, scratch_),
-      attention_(isa, scratch_),
+      attention_(isa, fast_bf16_dots() ? bf16 : Bf16Products::converted, scratch_),  // it does not use AMX
       losses_(isa, products_, scratch_) {}
 
 std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType compute, PackFor use,

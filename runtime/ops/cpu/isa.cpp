@@ -88,9 +88,13 @@ bool native_bf16_supported() {
 }
 
 Bf16Products best_bf16_products() {
-  if (!native_bf16_supported()) return Bf16Products::converted;
-  const bool fast = has_amx_bf16() || __builtin_cpu_is("amd");
+  const bool fast = fast_bf16_dots() || (native_bf16_supported() && has_amx_bf16());
   return fast ? Bf16Products::native : Bf16Products::converted;
+}
+
+bool fast_bf16_dots() {
+  __builtin_cpu_init();
+  return native_bf16_supported() && __builtin_cpu_is("amd");
 }
 
 }  // namespace maestro::cpu

@@ -29,10 +29,11 @@ enum class Bf16Products : std::uint8_t {
   converted,  ///< operands widened to f32, f32 products
   native      ///< the CPU's bf16 dot products
 };
-/// Returns `native` if bf16 dot products are faster than f32: with AMX, or with AVX512_BF16 on AMD. Intel's AVX512_BF16
-/// without AMX runs at half the f32 rate (105 against 228 GFLOP/s a core on Sapphire Rapids), so `converted` is chosen
-/// there.
+/// Returns `native` if bf16 products are faster than f32: with AMX, or with fast_bf16_dots().
 [[nodiscard]] Bf16Products best_bf16_products();
+/// Returns true if AVX512_BF16 is faster than f32 products: on AMD. Intel's runs at half the f32 rate (105 against 228
+/// GFLOP/s a core on Sapphire Rapids).
+[[nodiscard]] bool fast_bf16_dots();
 /// Returns true when the CPU has bf16 dot products at all, fast or not.
 [[nodiscard]] bool native_bf16_supported();
 

@@ -23,26 +23,33 @@ std::int64_t longest(const SequenceLayout& layout) {
   return length;
 }
 
-AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t length, std::int64_t head_size, bool backward) {
+/// `words`: operands are words of two bf16.
+AttentionScratch take_tiles(ScratchPool::Lease& lease, std::int64_t length, std::int64_t head_size, bool words,
+                            bool backward) {
   const std::int64_t padded = round_up(head_size, attention_padding);
-  const std::int64_t sequence = round_up(length, attention_key_tile) * padded;
-  const std::int64_t rows = attention_query_tile * padded;
+  const std::int64_t operand = words ? round_up((head_size + 1) / 2, attention_padding) : padded;
+  const std::int64_t tokens = round_up(length, attention_key_tile);
   const std::int64_t square = attention_query_tile * attention_key_tile;
   AttentionScratch tiles;
-  tiles.keys = lease.floats(sequence);
-  tiles.values = lease.floats(sequence);
-  tiles.keys_tiles = lease.floats(sequence);
-  tiles.query = lease.floats(rows);
-  tiles.result = lease.floats(rows);
+  tiles.keys = lease.floats(tokens * operand);
+  tiles.keys_tiles = lease.floats(tokens * operand);
+  tiles.query = lease.floats(attention_query_tile * operand);
+  tiles.result = lease.floats(attention_query_tile * padded);
   tiles.scores = lease.floats(square);
   tiles.row_max = lease.floats(attention_query_tile);
   tiles.row_sum = lease.floats(attention_query_tile * attention_padding);
-  if (!backward) return tiles;
-  tiles.values_tiles = lease.floats(sequence);
-  tiles.dkeys = lease.floats(sequence);
-  tiles.dvalues = lease.floats(sequence);
-  tiles.dout = lease.floats(rows);
+  if (!backward) {
+    tiles.values = lease.floats(tokens * operand);
+    return tiles;
+  }
+  tiles.values_tiles = lease.floats(tokens * operand);
+  tiles.dkeys = lease.floats(tokens * padded);
+  tiles.dvalues = lease.floats(tokens * padded);
+  tiles.dout = lease.floats(attention_query_tile * operand);
   tiles.dscores = lease.floats(square);
+  tiles.query_depth = words ? lease.floats(attention_query_tile / 2 * padded) : tiles.query;
+  tiles.dout_depth = words ? lease.floats(attention_query_tile / 2 * padded) : tiles.dout;
+  tiles.dscore_rows = words ? lease.floats(square) : tiles.dscores;
   return tiles;
 }
 
@@ -93,15 +100,22 @@ void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const A
 
 }  // namespace
 
-AttentionEngine::AttentionEngine(Isa isa, ScratchPool& scratch)
-    : kernels_(&attention_kernels(isa)), scratch_(&scratch) {}
+AttentionEngine::AttentionEngine(Isa isa, Bf16Products bf16, ScratchPool& scratch)
+    : kernels_(&attention_kernels(isa)),
+      bf16_kernels_(bf16 == Bf16Products::native ? &avx512_bf16::attention_kernels : kernels_),
+      scratch_(&scratch) {}
+
+const AttentionKernels& AttentionEngine::kernels_for(const Tensor& qkv) const {
+  return qkv.dtype() == DType::bf16 ? *bf16_kernels_ : *kernels_;
+}
 
 void AttentionEngine::forward(const AttentionTensors& tensors, const AttentionShape& shape,
                               const SequenceLayout& layout) const {
   AttentionCall call = base_call(tensors, shape);
   ScratchPool::Lease lease = scratch_->lease();
-  call.tiles = take_tiles(lease, longest(layout), shape.head_size, false);
-  for_heads(kernels_->forward, call, tensors, {}, layout);
+  const AttentionKernels& kernels = kernels_for(tensors.qkv);
+  call.tiles = take_tiles(lease, longest(layout), shape.head_size, &kernels != kernels_, false);
+  for_heads(kernels.forward, call, tensors, {}, layout);
 }
 
 void AttentionEngine::backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
@@ -110,8 +124,9 @@ void AttentionEngine::backward(const AttentionTensors& tensors, const AttentionG
   assert(gradients.dqkv.shape() == tensors.qkv.shape() && gradients.dout.shape() == tensors.out.shape());
   AttentionCall call = base_call(tensors, shape);
   ScratchPool::Lease lease = scratch_->lease();
-  call.tiles = take_tiles(lease, longest(layout), shape.head_size, true);
-  for_heads(kernels_->backward, call, tensors, gradients, layout);
+  const AttentionKernels& kernels = kernels_for(tensors.qkv);
+  call.tiles = take_tiles(lease, longest(layout), shape.head_size, &kernels != kernels_, true);
+  for_heads(kernels.backward, call, tensors, gradients, layout);
 }
 
 }  // namespace maestro::cpu

@@ -9,8 +9,9 @@
 //   dv_j = sum_i p_ij do_i, ds_ij = p_ij (do_i . v_j - do_i . o_i), with a soft cap times 1 - (s_ij / c)^2
 //   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i
 // Key tiles that no query of a tile sees are skipped: with a window the cost is linear in it.
-// Storage is f32 or bf16, arithmetic is f32. Results do not depend on how sequences are packed together and are
-// bitwise equal from run to run on the same instruction set.
+// Storage is f32 or bf16, arithmetic is f32; with native products of bf16, p and ds are rounded to bf16 before they are
+// multiplied, and sums are f32. Results do not depend on how sequences are packed together and are bitwise equal from
+// run to run on the same instruction set.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"
@@ -35,7 +36,8 @@ struct AttentionGradients {
 /// Thread-safe. Scratch grows linearly with the longest sequence of a call. `scratch` must outlive this.
 class AttentionEngine {
  public:
-  AttentionEngine(Isa isa, ScratchPool& scratch);
+  /// Requires a CPU with bf16 dot products for Bf16Products::native.
+  AttentionEngine(Isa isa, Bf16Products bf16, ScratchPool& scratch);
   /// Writes out and lse.
   void forward(const AttentionTensors& tensors, const AttentionShape& shape, const SequenceLayout& layout) const;
   /// Overwrites dqkv, from dout and the results of forward() in `tensors`.
@@ -43,7 +45,10 @@ class AttentionEngine {
                 const SequenceLayout& layout) const;
 
  private:
+  [[nodiscard]] const AttentionKernels& kernels_for(const Tensor& qkv) const;
+
   const AttentionKernels* kernels_;
+  const AttentionKernels* bf16_kernels_;
   ScratchPool* scratch_;
 };
 

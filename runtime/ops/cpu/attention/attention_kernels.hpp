@@ -12,19 +12,23 @@ inline constexpr std::int64_t attention_query_tile = 64;
 inline constexpr std::int64_t attention_key_tile = 64;
 inline constexpr std::int64_t attention_padding = 16;
 
-/// Offsets of a call's f32 tiles in its scratch, for sequences of up to `longest` tokens.
+/// A call's tiles in its scratch, for at most T tokens. A product's operands are f32, or words with two bf16
+/// (attention_products.hpp), which take half the memory.
 struct AttentionScratch {
   float* keys = nullptr;          ///< (T, padded D)
-  float* values = nullptr;        ///< (T, padded D)
+  float* values = nullptr;        ///< (T, padded D); forward only
   float* keys_tiles = nullptr;    ///< [T / key tile][padded D][key tile]
   float* values_tiles = nullptr;  ///< like keys_tiles; backward only
-  float* dkeys = nullptr;         ///< (T, padded D); backward only
-  float* dvalues = nullptr;       ///< (T, padded D); backward only
-  float* query = nullptr;         ///< (query tile, padded D), scaled
-  float* result = nullptr;        ///< (query tile, padded D): out, or dq
+  float* dkeys = nullptr;         ///< (T, padded D) f32; backward only
+  float* dvalues = nullptr;       ///< (T, padded D) f32; backward only
+  float* query = nullptr;         ///< (query tile, padded D); scaled if f32
+  float* query_depth = nullptr;   ///< `query` in depth rows; backward only
+  float* result = nullptr;        ///< (query tile, padded D) f32: out, or dq
   float* dout = nullptr;          ///< (query tile, padded D); backward only
+  float* dout_depth = nullptr;    ///< `dout` in depth rows; backward only
   float* scores = nullptr;        ///< (query tile, key tile): scores, then probabilities
-  float* dscores = nullptr;       ///< (query tile, key tile); backward only
+  float* dscores = nullptr;       ///< (query tile, key tile), then in depth rows; backward only
+  float* dscore_rows = nullptr;   ///< (query tile, key tile): `dscores` in rows; backward only
   float* row_max = nullptr;       ///< (query tile); backward: the log-sum-exp
   float* row_sum = nullptr;  ///< (query tile, attention_padding) partial sums; backward: do . o in each row's first
 };
@@ -56,5 +60,9 @@ struct AttentionKernels {
   void (*backward)(const AttentionCall& call);
 };
 MAESTRO_KERNELS(AttentionKernels, attention_kernels)
+/// With bf16 dot products, for bf16 activations only.
+namespace avx512_bf16 {
+extern const AttentionKernels attention_kernels;
+}
 
 }  // namespace maestro::cpu

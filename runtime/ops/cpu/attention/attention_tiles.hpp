@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of head rows between the packed activations and f32 tiles. Included by kernels that are compiled once per
-// instruction set. D = head size, padded = D rounded up to attention_padding.
+// Copies of head rows between the packed activations and tiles. Included by kernels that are compiled once per
+// instruction set. D = head size, padded = D rounded up to attention_padding. Operands of products are words
+// (attention_products.hpp) in one of two forms: rows have the words of a row next to each other, for products over D;
+// depth rows have a word per column, each with word_elements rows, for products over rows. Without bf16 dot products
+// both are rows of f32.
 #pragma once
 
 #include "runtime/ops/cpu/attention/attention_kernels.hpp"
@@ -17,6 +20,11 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 }
 [[nodiscard]] inline std::int64_t round_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
+}
+
+/// Returns the distance between rows of words in scratch: a multiple of vector_width, so that squares are transposed.
+[[nodiscard]] inline std::int64_t row_words(std::int64_t head_size) {
+  return round_up(words_of(head_size), attention_padding);
 }
 
 /// Columns of a key tile; none if end <= first.
@@ -71,19 +79,41 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
   return all ? attention_query_tile : attention_padding;
 }
 
-/// Returns the scores of the rows [r, r + rows): their product with the columns of a key tile.
+#if defined(__AVX512BF16__)
+/// Scores in tiles are powers of two: log2(e) times scores of the formulas.
+inline constexpr float score_unit = 1.44269504088896341F;
+
+/// Returns 2^x with a relative error below 3e-6, for x up to 127: the minimax polynomial of x - floor(x).
+MAESTRO_INLINE Vec exponential(Vec x) {
+  const Vec r = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);
+  Vec p = r * 0.013534168F + 0.052011464F;
+  p = p * r + 0.24144275F;
+  p = p * r + 0.69300383F;
+  p = p * r + 1.0000026F;
+  return _mm512_maskz_scalef_ps(0xffff, p, x);
+}
+#else
+inline constexpr float score_unit = 1;
+
+MAESTRO_INLINE Vec exponential(Vec x) {
+  return exp(x);
+}
+#endif
+
+/// Returns the scores of the rows [r, r + rows), before a soft cap: their product with the columns of a key tile.
 [[nodiscard]] inline TileProduct score_product(const AttentionCall& call, std::int64_t r, std::int64_t rows,
                                                std::int64_t first_key, KeyRange columns) {
-  const std::int64_t padded = round_up(call.head_size, attention_padding);
-  return {.a = call.tiles.query + r * padded,
-          .a_row = padded,
-          .b = call.tiles.keys_tiles + first_key * padded + columns.first,
+  const std::int64_t words = row_words(call.head_size);
+  return {.a = call.tiles.query + r * words,
+          .a_row = words,
+          .b = call.tiles.keys_tiles + first_key * words + columns.first,
           .b_step = attention_key_tile,
           .c = call.tiles.scores + r * attention_key_tile + columns.first,
           .c_row = attention_key_tile,
           .rows = rows,
           .vectors = (columns.end - columns.first + vector_width - 1) / vector_width,
-          .depth = call.head_size};
+          .depth = words_of(call.head_size),
+          .factor = call.softcap > 0 ? call.scale : call.scale * score_unit};
 }
 
 /// Caps `rows` rows of scores, attention_key_tile apart, in full vectors.
@@ -91,7 +121,7 @@ inline void cap_scores(const AttentionCall& call, std::int64_t rows, KeyRange co
   const Vec cap = broadcast(call.softcap);
   for (std::int64_t r = 0; r < rows; ++r, scores += attention_key_tile) {
     for (std::int64_t at = columns.first; at < columns.end; at += vector_width) {
-      store(scores + at, Softcap::value(load(scores + at), cap));
+      store(scores + at, Softcap::value(load(scores + at), cap) * score_unit);
     }
   }
 }
@@ -149,13 +179,68 @@ inline void write_row(const HeadRows<void>& rows, std::int64_t row, std::int64_t
   }
 }
 
-/// Packs rows to (length, padded) f32; columns at or above D are zero.
-inline void pack_rows(const HeadRows<const void>& rows, std::int64_t length, std::int64_t size, float* to) {
-  const std::int64_t padded = round_up(size, attention_padding);
-  for (std::int64_t r = 0; r < length; ++r, to += padded) {
-    read_row(rows, r, size, 1.0F, to);
-    for (std::int64_t i = size; i < padded; ++i) to[i] = 0;
+#if defined(__AVX512BF16__)
+/// Returns up to 16 elements of a bf16 row from column `at` on; zero at or above D.
+template <class Void>
+MAESTRO_INLINE HalfRow read_bf16(const HeadRows<Void>& rows, std::int64_t row, std::int64_t size, std::int64_t at) {
+  return first_elements(static_cast<const std::uint16_t*>(rows.base) + row * rows.stride + rows.first + at, size - at);
+}
+#endif
+
+/// Reads a row as words: in f32, scaled, or as bf16, not scaled. Columns at or above D are zero.
+template <class Void>
+MAESTRO_INLINE void read_words(const HeadRows<Void>& rows, std::int64_t row, std::int64_t size, float scale,
+                               float* to) {
+#if defined(__AVX512BF16__)
+  (void)scale;
+  for (std::int64_t at = 0; at < row_words(size) * word_elements; at += attention_padding) {
+    const HalfRow part = read_bf16(rows, row, size, at);
+    __builtin_memcpy(to + at / word_elements, &part, sizeof part);
   }
+#else
+  read_row(rows, row, size, scale, to);
+  for (std::int64_t i = size; i < row_words(size); ++i) to[i] = 0;
+#endif
+}
+
+/// Packs rows to (length, row_words).
+inline void pack_rows(const HeadRows<const void>& rows, std::int64_t length, std::int64_t size, float* to) {
+  for (std::int64_t r = 0; r < length; ++r, to += row_words(size)) read_words(rows, r, size, 1.0F, to);
+}
+
+/// Packs the rows [first, first + count) to depth rows (words_of(count), padded).
+inline void pack_depth(const HeadRows<const void>& rows, std::int64_t first, std::int64_t count, std::int64_t size,
+                       float* to) {
+  const std::int64_t padded = round_up(size, attention_padding);
+  for (std::int64_t r = 0; r < count; r += word_elements, to += padded) {
+#if defined(__AVX512BF16__)
+    const std::int64_t odd_size = r + 1 < count ? size : 0;
+    for (std::int64_t at = 0; at < padded; at += attention_padding) {
+      store(to + at, pairs_of(read_bf16(rows, first + r, size, at), read_bf16(rows, first + r + 1, odd_size, at)));
+    }
+#else
+    read_words(rows, first + r, size, 1.0F, to);
+#endif
+  }
+}
+
+/// Writes a vector of a row from column `at` on as words; the row's f32 from `at` on may have been there.
+MAESTRO_INLINE void store_words(float* row, std::int64_t at, Vec value) {
+#if defined(__AVX512BF16__)
+  const auto half = _mm512_cvtneps_pbh(value);
+  __builtin_memcpy(row + at / word_elements, &half, sizeof half);
+#else
+  store(row + at, value);
+#endif
+}
+
+/// Writes a vector of word_elements rows to a depth row.
+MAESTRO_INLINE void store_depth(float* to, const Vec* rows) {
+#if defined(__AVX512BF16__)
+  store(to, pairs_of(rows[0], rows[1]));
+#else
+  store(to, rows[0]);
+#endif
 }
 
 /// Transposes a square of vector_width rows, `from` (stride apart) to `to` (attention_key_tile apart).
@@ -166,17 +251,16 @@ inline void transpose_square(const float* from, std::int64_t stride, float* to) 
   for (int r = 0; r < vector_width; ++r) store(to + r * attention_key_tile, square[r]);
 }
 
-/// Transposes packed rows (length, padded) to tiles [length / key_tile][padded][key_tile]; keys at or above length are
-/// zero.
+/// Transposes packed rows to tiles [length / key_tile][row_words][key_tile]; keys at or above length are zero.
 inline void pack_transposed(float* packed, std::int64_t length, std::int64_t size, float* to) {
-  const std::int64_t padded = round_up(size, attention_padding);
+  const std::int64_t words = row_words(size);
   const std::int64_t end = round_up(length, attention_padding);
-  for (std::int64_t i = length * padded; i < end * padded; ++i) packed[i] = 0;
-  for (std::int64_t tile = 0; tile < length; tile += attention_key_tile, to += padded * attention_key_tile) {
+  for (std::int64_t i = length * words; i < end * words; ++i) packed[i] = 0;
+  for (std::int64_t tile = 0; tile < length; tile += attention_key_tile, to += words * attention_key_tile) {
     const std::int64_t keys = smaller(attention_key_tile, end - tile);
-    for (std::int64_t d = 0; d < padded; d += vector_width) {
+    for (std::int64_t d = 0; d < words; d += vector_width) {
       for (std::int64_t k = 0; k < keys; k += vector_width) {
-        transpose_square(packed + (tile + k) * padded + d, padded, to + d * attention_key_tile + k);
+        transpose_square(packed + (tile + k) * words + d, words, to + d * attention_key_tile + k);
       }
     }
   }
