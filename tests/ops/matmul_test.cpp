@@ -12,6 +12,7 @@
 namespace maestro::cpu {
 namespace {
 
+using testing::exact_normals;
 using testing::OwnedTensor;
 using testing::Values;
 using testing::worst_error;
@@ -326,6 +327,29 @@ TEST_P(Products, two_threads_at_once_compute_what_one_does) {
 
 INSTANTIATE_TEST_SUITE_P(every_engine, Products, ::testing::ValuesIn(engines()),
                          [](const auto& engine) { return engine.param.name; });
+
+TEST(Bf16Engine, sums_of_outer_products_by_the_kernel_and_the_library_agree_with_double_precision) {
+  if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";
+  std::mt19937 generator(4);
+  ScratchPool scratch;
+  for (const std::int64_t m : {1, 2, 15, 511, 512, 513, 1100}) {
+    for (const auto& [n, k] : {std::pair{1, 1}, {7, 15}, {8, 16}, {9, 17}, {100, 33}, {257, 49}, {520, 100}}) {
+      SCOPED_TRACE(std::to_string(m) + " rows, dw " + std::to_string(n) + " x " + std::to_string(k));
+      const Values dy_values = exact_normals(generator, m * n), x_values = exact_normals(generator, m * k);
+      const OwnedTensor dy(DType::bf16, {m, n}, dy_values), x(DType::bf16, {m, k}, x_values);
+      const auto rows = static_cast<std::size_t>(n), columns = static_cast<std::size_t>(k);
+      Values wanted = multiply({dy_values, 1, rows, x_values, columns, 1}, rows, static_cast<std::size_t>(m), columns);
+      for (double& value : wanted) value += 3;
+      for (const bool dots : {true, false}) {
+        const cpu::Bf16Engine engine(scratch, Isa::avx512, dots);
+        const OwnedTensor dw(DType::f32, {n, k});
+        dw.fill(3);
+        engine.add_outer_products(dy, x, dw);
+        EXPECT_LT(worst_error(dw.values(), wanted), 1e-5) << (dots ? "kernel" : "library");
+      }
+    }
+  }
+}
 
 TEST(Bf16Engine, compiles_at_most_eleven_products_per_weight_whatever_the_rows) {
   if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";

@@ -8,6 +8,7 @@
 
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/ops/cpu/products/outer_product_kernel.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 
 namespace maestro::cpu {
@@ -96,10 +97,11 @@ class Bf16Panel final : public PackedPanel {
 
 }  // namespace
 
-Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa)
+Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa, bool dots)
     : kernels_(matrix_kernels(isa)),
       pointwise_(pointwise_kernels(isa)),
       scratch_(scratch),
+      dots_(dots),
       engine_(dnnl::engine::kind::cpu, 0) {}
 
 std::size_t Bf16Engine::primitives() const {
@@ -259,6 +261,21 @@ void Bf16Engine::copy_column(const PackedPanel& right, std::int64_t column, floa
 }
 
 void Bf16Engine::add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const {
+  if (!dots_) return add_outer_products_by_library(dy, x, dw);
+  ScratchPool::Lease scratch = scratch_.lease();
+  avx512_bf16::add_outer_products({.dy = static_cast<const std::uint16_t*>(static_cast<const void*>(dy.raw())),
+                                   .dy_stride = dy.columns(),
+                                   .x = static_cast<const std::uint16_t*>(static_cast<const void*>(x.raw())),
+                                   .x_stride = x.columns(),
+                                   .dw = dw.data<float>(),
+                                   .rows = dy.rows(),
+                                   .n = dy.columns(),
+                                   .k = x.columns(),
+                                   .dy_pairs = scratch.floats(outer_product_dy_floats),
+                                   .x_pairs = scratch.floats(outer_product_x_floats(x.columns()))});
+}
+
+void Bf16Engine::add_outer_products_by_library(const Tensor& dy, const Tensor& x, const Tensor& dw) const {
   stay_on_this_thread();
   for_row_blocks(dy.rows(), [&](const RowBlock& block) {
     ScratchPool::Lease scratch = scratch_.lease();
