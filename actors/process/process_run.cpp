@@ -364,7 +364,7 @@ std::optional<RunResult> ProcessRun::run() {
       std::make_unique<Watchdog>([&state](const std::string& line) { state.stop_policy.expired(line); });
   Watchdog& watchdog = *state.part.watchdog;
   state.part.launcher = launcher.get();
-  const SignalWatcher signals([&](int signal) { state.stop_policy.signalled(signal); });
+  SignalWatcher signals([&](int signal) { state.stop_policy.signalled(signal); });
   if (std::optional<RunResult> refused = state.try_to_join()) {
     return state.recovery.begun() ? std::nullopt : refused;
   }
@@ -390,6 +390,8 @@ std::optional<RunResult> ProcessRun::run() {
     state.end_stage();
     return std::nullopt;
   }
+  state.stop_policy.complete();
+  signals.forgive_late_signals();
   state.outputs.write_trace_part();
   state.outputs.close_record();
   state.outputs.write_report(ended);

@@ -145,6 +145,7 @@ SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(st
 }
 
 SignalWatcher::~SignalWatcher() {
+  if (forgives_) taken_at = nanoseconds_now();
   watched = false;
   arrived |= end_bit;
   arrivals.post();

@@ -3,7 +3,7 @@
 // the last two before a limit; SIGHUP comes from a terminal that is closed.
 //
 // SW-1 (never deaf): without a SignalWatcher, such a signal ends the process with a line and status 130, except within
-//       `repeat_after` after a signal that a watcher took.
+//       `repeat_after` after a signal that a watcher took, or after the watcher of a run that has ended in order.
 // SW-2 (stop once): every signal except a second SIGINT starts the orderly end, however many arrive. A SIGINT counts as
 //       the second only `repeat_after` after the first signal, because `timeout` and shells send a request twice.
 #pragma once
@@ -46,9 +46,12 @@ class SignalWatcher {
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
+  /// Notes that the process is about to end by itself: signals up to a second after the watcher's end change nothing.
+  void forgive_late_signals() { forgives_ = true; }
 
  private:
   void run();
+  bool forgives_ = false;
   std::function<void(int signal)> on_signal_;
   std::thread thread_;
 };

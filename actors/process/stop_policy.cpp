@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 void StopPolicy::signalled(int signal) {
   const StopRequests::Wish wish = requests_.signalled(signal, Clock::now());
   const bool repeated = wish == StopRequests::Wish::leave_at_once;
+  if (complete_ && !repeated) return;
   if (!part_.is_root() && supervised_)
     return send_from_outside(built_.supervisor(), Interrupt{});  // rank 0 ends the run in order
   if (!begun_) leave_before_the_start(signal_name(signal));

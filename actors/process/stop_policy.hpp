@@ -34,6 +34,8 @@ class StopPolicy {
   void begun() { begun_ = true; }
   /// Notes that the actors are about to end.
   void ends() { begun_ = supervised_ = false; }
+  /// Notes that the run has ended in order: only a repeated Ctrl-C still ends the process at once.
+  void complete() { complete_ = true; }
   /// Notes that rank 0 starts a replacement if this process ends, which therefore prints nothing.
   void replaceable() { replaceable_ = true; }
 
@@ -56,6 +58,7 @@ class StopPolicy {
   std::atomic<bool> leaving_ = false;      // the process ends before the first step
   std::atomic<bool> supervised_ = false;   // the supervisor exists
   std::atomic<bool> begun_ = false;        // the coordinator exists
+  std::atomic<bool> complete_ = false;     // the run has ended in order
   std::atomic<bool> replaceable_ = false;  // rank 0 starts a replacement if this process ends
 };
 

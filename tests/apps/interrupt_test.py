@@ -140,6 +140,19 @@ class Signals(Interrupted):
             with self.subTest(processes=processes):
                 self.stopped_by(processes, twice)
 
+    def test_after_the_last_step_change_nothing(self):
+        for processes in (1, 2):
+            with self.subTest(processes=processes):
+                run = self.start(distillation(), "--processes", processes)
+                self.assertTrue(run.wait_for_text("validation after step 12"), run.text)
+                while run.process.poll() is None:
+                    os.killpg(run.process.pid, signal.SIGHUP)
+                finished = run.wait()
+                self.assertEqual(finished.status, 0, finished.describe())
+                self.assertEqual(finished.error_lines(), [], finished.describe())
+                self.assertTrue((self.folder / finished.report["checkpoint"]).is_dir())
+                self.assert_nothing_left(run)
+
     def test_before_a_run_end_the_program_with_one_line(self):
         # None of its schedules reaches the lower bound, which would end the search.
         workload = {"sections": [{"name": "a", "replicas": 3, "mode": "forward_backward", "max_in_flight": 2},

@@ -128,6 +128,18 @@ TEST_F(SignalWatcherTest, a_request_that_is_repeated_at_once_when_the_run_has_en
             0);
 }
 
+TEST_F(SignalWatcherTest, signals_just_after_a_run_that_has_ended_change_nothing) {  // SW-1
+  EXPECT_EQ(status_of([] {
+              prepare_signals();
+              {
+                SignalWatcher watcher([](int) {});
+                watcher.forgive_late_signals();
+              }
+              kill(getpid(), SIGTERM);
+            }),
+            0);
+}
+
 TEST_F(SignalWatcherTest, preparation_takes_faults_back_from_libraries) {
   EXPECT_EQ(status_of([] {
               signal(SIGSEGV, [](int) { _exit(1); });
