@@ -44,7 +44,7 @@ struct TileProduct {
   std::int64_t vectors = 0;
   std::int64_t depth = 1;  ///< words, at least one
   bool accumulate = false;
-  float factor = 1;  ///< of the product; only with bf16 dot products, and not if it accumulates
+  float factor = 1;  ///< multiplies the product; with bf16 dot products, if it does not accumulate
 };
 
 // Enough independent accumulators to cover the latency of two multiply-add units, few enough to stay in registers.
