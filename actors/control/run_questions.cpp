@@ -117,7 +117,7 @@ RunQuestions::View RunQuestions::view(milliseconds patience) {
   // Thousands of answers may arrive without a gap, so the deadline also ends the loop.
   while (awaits_more() && mailbox.receive(deadline, on_run, on_replica) && Clock::now() < deadline) {
   }
-  if (!answered && !last()) view.run = status();
+  if (!answered && !last()) view.run = status();  // there was none, or it was forgotten meanwhile
   remember(view.run);
   view.fresh = answered;
   return view;
@@ -132,17 +132,23 @@ MetricsRows RunQuestions::metrics(const MetricsRequest& request) {
 }
 
 CheckpointAnswer RunQuestions::checkpoint() {
-  return query_or_throw<CheckpointAnswer>(CheckpointRequest{}, checkpoint_patience);
+  CheckpointAnswer made = query_or_throw<CheckpointAnswer>(CheckpointRequest{}, checkpoint_patience);
+  forget();
+  return made;
 }
 
 PauseAnswer RunQuestions::pause() {
-  if (auto answer = query<PauseAnswer>(PauseRequest{true}, pause_patience)) return *answer;
+  const auto answer = query<PauseAnswer>(PauseRequest{true}, pause_patience);
+  forget();
+  if (answer) return *answer;
   const RunStatus run = status();
   return {run.state, StepId(run.last_step)};
 }
 
 PauseAnswer RunQuestions::resume() {
-  return query_or_throw<PauseAnswer>(PauseRequest{false}, answer_patience);
+  const PauseAnswer resumed = query_or_throw<PauseAnswer>(PauseRequest{false}, answer_patience);
+  forget();
+  return resumed;
 }
 
 std::optional<RunStatus> RunQuestions::last() const {
@@ -153,6 +159,11 @@ std::optional<RunStatus> RunQuestions::last() const {
 void RunQuestions::remember(const RunStatus& run) {
   const std::lock_guard lock(mutex_);
   if (!closed_) last_ = run;
+}
+
+void RunQuestions::forget() {
+  const std::lock_guard lock(mutex_);
+  last_.reset();
 }
 
 void RunQuestions::close() {

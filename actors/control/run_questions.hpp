@@ -50,6 +50,8 @@ class RunQuestions {
   Answer query_or_throw(Request request, std::chrono::milliseconds patience);
   [[nodiscard]] std::optional<RunStatus> last() const;
   void remember(const RunStatus& run);
+  /// Drops the last answer, which is from before a change that a caller knows of.
+  void forget();
 
   caf::actor_system& system_;
   mutable std::mutex mutex_;  // guards the members below

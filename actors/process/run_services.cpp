@@ -99,6 +99,7 @@ StallLook RunServices::look() {
   look.events = view.run.events;
   if (!view.fresh) look.silent.emplace_back("the coordinator");
   if (!view.run.working.empty()) look.working.push_back(view.run.working);
+  if (!view.run.waiting.empty()) look.waiting.push_back(view.run.waiting);
   std::set<std::pair<SectionId, ReplicaIndex>> answered;
   for (const WaitingFor& replica : view.replicas) {
     answered.emplace(replica.section, replica.replica);

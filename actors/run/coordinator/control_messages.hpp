@@ -40,6 +40,7 @@ struct RunStatus {
   bool announced = false;                      ///< some announced work has not ended
   std::uint64_t events = 0;                    ///< progress messages so far
   std::string working;                         ///< the coordinator's pending background work; empty: none
+  std::string waiting;                         ///< what it awaits from a generator; empty: nothing
   std::shared_ptr<const Directory> directory;  ///< null until all processes are connected
   std::shared_ptr<const PlannedStep> planned;  ///< oldest unit's plan; null if no unit has one
 };

@@ -17,6 +17,13 @@ bool is_checkpoint(RunUnit::Kind kind) {
 Pass pass_of(RunUnit::Kind kind) {
   return kind == RunUnit::Kind::train ? Pass::train : Pass::evaluate;
 }
+std::string stop_line(const std::string& reason, std::uint64_t last, const RunScheduleOptions& schedule) {
+  const std::uint64_t first = schedule.first_step;
+  return (reason.empty() ? "" : reason + ": ") + "stopping " +
+         (last < first ? "before step " + std::to_string(first) : "after step " + std::to_string(last)) +
+         (schedule.keeps_state && last >= first ? ", with a checkpoint" : "") + " (Ctrl-C again to leave at once)";
+}
+
 }  // namespace
 
 Coordinator::Coordinator(caf::actor_config& config, CoordinatorOptions options)
@@ -389,7 +396,11 @@ RunStatus Coordinator::status() const {
   }
   status.announced = began_ && !rescue_ && (finished_ || !open_.empty());
   if (options_.events != nullptr) status.events = options_.events->load(std::memory_order_relaxed);
-  if (awaited_) status.working = "process 0 reads and plans the next batch";
+  if (awaits_samples()) {
+    status.waiting = "process 0 waits for samples of section '" + options_.generator + "'";
+  } else if (awaited_) {
+    status.working = "process 0 reads and plans the next batch";
+  }
   if (options_.snapshots->busy()) status.working = "process 0 writes a checkpoint or the record";
   status.directory = directory_;
   return status;
@@ -427,28 +438,24 @@ caf::result<PauseAnswer> Coordinator::pause_requested(const PauseRequest& reques
 void Coordinator::interrupt(const std::string& reason) {
   if (finished_) return;  // it has ended by itself
   withdraw_step();
-  if (!std::exchange(options_.record->interrupted, true)) note_stop(reason);
+  if (!std::exchange(options_.record->interrupted, true))
+    options_.console->note(stop_line(reason, schedule_.last_step(), options_.schedule));
   schedule_.stop();
   if (began_) announce();  // otherwise at Begin, when all processes are connected
   answer_pauses();
 }
 
+bool Coordinator::awaits_samples() const {
+  return makes_samples() && awaited_ && awaited_->second == RunUnit::Kind::train &&
+         open_.at(*awaited_).samples.empty();  // otherwise it is being planned
+}
+
 void Coordinator::withdraw_step() {
-  if (!makes_samples() || !awaited_ || awaited_->second != RunUnit::Kind::train) return;
-  if (!open_.at(*awaited_).samples.empty()) return;  // it is being planned
+  if (!awaits_samples()) return;
   send_to(this, options_.data_source, BatchWithdrawn{StepId(awaited_->first)});
   open_.erase(*awaited_);
   awaited_.reset();
   schedule_.withdraw();
-}
-
-void Coordinator::note_stop(const std::string& reason) const {
-  const std::uint64_t last = schedule_.last_step(), first = options_.schedule.first_step;
-  options_.console->note(
-      (reason.empty() ? "" : reason + ": ") + "stopping " +
-      (last < first ? "before step " + std::to_string(first) : "after step " + std::to_string(last)) +
-      (options_.schedule.keeps_state && last >= first ? ", with a checkpoint" : "") +
-      " (Ctrl-C again to leave at once)");
 }
 
 void Coordinator::resume_run() {

@@ -48,6 +48,7 @@ class Coordinator : public RunActor {
   void begin(const Begin& begin);
   void connect(const Directory& directory);
   [[nodiscard]] bool makes_samples() const { return !options_.generator.empty(); }
+  [[nodiscard]] bool awaits_samples() const;
   void announce();
   void plan(const BatchMetadata& batch);
   bool leave_out(const BatchMetadata& batch);
@@ -91,7 +92,6 @@ class Coordinator : public RunActor {
   /// Takes back a step whose samples generators still make.
   void withdraw_step();
   /// Prints the step after which the run ends.
-  void note_stop(const std::string& reason) const;
   void resume_run();
   void answer_pauses();
 

@@ -146,6 +146,21 @@ TEST_F(RunQuestionsTest, a_view_of_a_late_coordinator_is_what_it_said_last) {  /
   questions.close();
 }
 
+TEST_F(RunQuestionsTest, a_view_after_a_pause_is_not_from_before_it) {
+  RunQuestions questions(system_, actor(
+                                      [asked = 0](RunStatusRequest) mutable -> caf::result<RunStatus> {
+                                        if (asked++ == 1) return caf::skip;  // a view without patience gets no answer
+                                        return run_at(asked == 1 ? 7 : 8, nullptr);
+                                      },
+                                      [](const PauseRequest&) {
+                                        return PauseAnswer{RunState::paused, StepId(8)};
+                                      }));
+  EXPECT_EQ(questions.view(30s).run.last_step, 7u);
+  EXPECT_EQ(questions.pause().step, StepId(8));
+  EXPECT_EQ(questions.view(1ms).run.last_step, 8u);
+  questions.close();
+}
+
 TEST_F(RunQuestionsTest, close_wakes_who_waits_and_refuses_who_comes) {  // RQ-1
   std::promise<void> asked;
   RunQuestions questions(system_, actor([&](CheckpointRequest) -> caf::result<CheckpointAnswer> {

@@ -147,7 +147,10 @@ TEST_F(CoordinatorTest, an_interrupt_withdraws_a_step_whose_samples_are_still_ma
   add_generator();
   made_until_ = 2;
   start(3, plain(100));
-  EXPECT_EQ(bench_.ask<RunStatus>(coordinator_, RunStatusRequest{}).units.size(), 3U);
+  const auto status = bench_.ask<RunStatus>(coordinator_, RunStatusRequest{});
+  EXPECT_EQ(status.units.size(), 3U);
+  EXPECT_EQ(status.waiting, "process 0 waits for samples of section 'generator'");
+  EXPECT_EQ(status.working, "") << "a sample that is lost must not look like work";
   bench_.send(coordinator_, Interrupt{});
   bench_.deliver_all();
   EXPECT_EQ(withdrawn_, (std::vector<std::uint64_t>{3}));
