@@ -7,12 +7,14 @@
 
 #include <numeric>
 
+#include "tests/ops/attention_arithmetic.hpp"
 #include "tests/ops/random_ends.hpp"
 #include "tests/ops/recorded_cases.hpp"
 
 namespace maestro::cpu {
 namespace {
 
+using Arithmetic = testing::AttentionArithmetic;
 using testing::exact_normals;
 using testing::OwnedTensor;
 using testing::Recorded;
@@ -41,13 +43,6 @@ Problem random_problem(std::vector<std::int64_t> lengths, const AttentionShape& 
   problem.dout = exact_normals(generator, problem.rows() * shape.out_columns());
   return problem;
 }
-
-/// Kernels of the engine and the storage type of its tensors.
-struct Arithmetic {
-  Isa isa = Isa::generic;
-  Bf16Products bf16 = Bf16Products::converted;
-  DType act = DType::f32;
-};
 
 Answer compute(const Problem& problem, const Arithmetic& with) {
   const DType act = with.act;
@@ -146,15 +141,6 @@ class AttentionOnIsa : public ::testing::TestWithParam<Arithmetic> {
  protected:
   [[nodiscard]] const Arithmetic& with() const { return GetParam(); }
 };
-
-std::vector<Arithmetic> arithmetics() {
-  std::vector<Arithmetic> all;
-  for (const Isa isa : supported_isas()) {
-    for (const DType act : {DType::f32, DType::bf16}) all.push_back({isa, Bf16Products::converted, act});
-  }
-  if (native_bf16_supported()) all.push_back({Isa::avx512, Bf16Products::native, DType::bf16});
-  return all;
-}
 
 TEST_P(AttentionOnIsa, agrees_with_pytorch) {
   const Recorded recorded = testing::read_recorded("attention.safetensors");
@@ -317,11 +303,8 @@ TEST_P(AttentionOnIsa, no_rows_and_empty_sequences_are_allowed) {
   expect_close(compute(problem, with()), Reference(problem).answer, with());
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<Arithmetic>& info) {
-  if (info.param.bf16 == Bf16Products::native) return "native_bf16";
-  return std::string(name_of(info.param.isa)) + "_" + std::string(name_of(info.param.act));
-}
-INSTANTIATE_TEST_SUITE_P(Attention, AttentionOnIsa, ::testing::ValuesIn(arithmetics()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Attention, AttentionOnIsa, ::testing::ValuesIn(testing::attention_arithmetics()),
+                         [](const auto& test) { return test.param.name(); });
 
 TEST(Attention, gradients_agree_with_central_differences) {
   Problem problem = random_problem({9, 4}, {2, 1, 8, true});

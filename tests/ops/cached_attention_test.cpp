@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "tests/ops/attention_arithmetic.hpp"
 #include "tests/ops/owned_tensor.hpp"
 #include "tests/ops/random_ends.hpp"
 
@@ -67,9 +68,9 @@ struct Sequence {
   std::vector<std::int32_t> ends = {};
 };
 
-class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
+class CachedAttentionOnIsa : public ::testing::TestWithParam<testing::AttentionArithmetic> {
  protected:
-  [[nodiscard]] DType act() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] DType act() const { return GetParam().act; }
   [[nodiscard]] double tolerance() const { return act() == DType::f32 ? 2e-5 : 1e-2; }
 
   /// Returns the results for a sequence that arrives in pieces of the given sizes; the cache has `spare` more rows.
@@ -85,7 +86,7 @@ class CachedAttentionOnIsa : public ::testing::TestWithParam<std::tuple<Isa, DTy
     ScratchPool scratch;
     std::int64_t first = 0;
     for (const std::int64_t count : pieces) {
-      cached_attention(std::get<0>(GetParam()), scratch,
+      cached_attention(GetParam().isa, GetParam().bf16, scratch,
                        {.qkv = qkv.tensor().row_slice(first, count),
                         .shape = shape,
                         .keys = keys,
@@ -153,7 +154,7 @@ TEST_P(CachedAttentionOnIsa, a_row_of_each_sequence_has_the_bits_that_it_has_alo
     const OwnedTensor qkv(act(), Shape{length, shape.qkv_columns()}, sequence.qkv);
     const OwnedTensor out(act(), Shape{length, shape.out_columns()});
     const auto run = [&](std::int64_t first, std::int64_t count, const Tensor& own_keys, const Tensor& own_values) {
-      cached_attention(std::get<0>(GetParam()), scratch,
+      cached_attention(GetParam().isa, GetParam().bf16, scratch,
                        {.qkv = qkv.tensor().row_slice(first, count),
                         .shape = shape,
                         .keys = own_keys,
@@ -171,7 +172,7 @@ TEST_P(CachedAttentionOnIsa, a_row_of_each_sequence_has_the_bits_that_it_has_alo
     sequences.push_back({begin, static_cast<std::int32_t>(length - 1)});
   }
   const OwnedTensor qkv(act(), Shape{4, shape.qkv_columns()}, rows), out(act(), Shape{4, shape.out_columns()});
-  cached_attention(std::get<0>(GetParam()), scratch,
+  cached_attention(GetParam().isa, GetParam().bf16, scratch,
                    {.qkv = qkv, .shape = shape, .keys = keys, .values = values, .out = out, .sequences = sequences});
   const Values together = out.values();
   for (std::size_t row = 0; row < alone.size(); ++row) {
@@ -190,13 +191,8 @@ TEST_P(CachedAttentionOnIsa, a_full_cache_and_no_rows_are_allowed) {
   EXPECT_LT(worst_error(in_pieces(sequence, {0, 63, 1, 0}, 0), sequence.attention(0, sequence.rows)), tolerance());
 }
 
-INSTANTIATE_TEST_SUITE_P(CachedAttention, CachedAttentionOnIsa,
-                         ::testing::Combine(::testing::ValuesIn(supported_isas()),
-                                            ::testing::Values(DType::f32, DType::bf16)),
-                         [](const auto& test) {
-                           return std::string(name_of(std::get<0>(test.param))) + "_" +
-                                  std::string(name_of(std::get<1>(test.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(CachedAttention, CachedAttentionOnIsa, ::testing::ValuesIn(testing::attention_arithmetics()),
+                         [](const auto& test) { return test.param.name(); });
 
 }  // namespace
 }  // namespace maestro::cpu

@@ -75,7 +75,8 @@ CpuOperatorTable::CpuOperatorTable(Isa isa, Bf16Products bf16)
       bf16_(checked(bf16)),
       pointwise_(pointwise_kernels(isa)),
       products_(isa, bf16, scratch_),
-      attention_(isa, fast_bf16_dots() ? bf16 : Bf16Products::converted, scratch_),  // it does not use AMX
+      dots_(fast_bf16_dots() ? bf16 : Bf16Products::converted),
+      attention_(isa, dots_, scratch_),
       losses_(isa, products_, scratch_) {}
 
 std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType compute, PackFor use,
@@ -299,7 +300,7 @@ void CpuOperatorTable::run(const AttentionBackward& op) const {
 }
 
 void CpuOperatorTable::run(const CachedAttention& op) const {
-  cached_attention(isa_, scratch_, op);
+  cached_attention(isa_, dots_, scratch_, op);
 }
 
 void CpuOperatorTable::run(const CausalConv& op) const {

@@ -109,6 +109,7 @@ class CpuOperatorTable final : public OperatorTable {
   const PointwiseKernels& pointwise_;
   mutable ScratchPool scratch_;  // before the members that lease from it
   MatrixProducts products_;
+  Bf16Products dots_;  // attention's products, which do not use AMX
   AttentionEngine attention_;
   OutputLoss losses_;
   RotaryTable rotary_;

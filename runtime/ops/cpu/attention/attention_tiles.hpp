@@ -83,13 +83,14 @@ MAESTRO_INLINE IVec lanes_in(std::int64_t at, KeyRange range) {
 /// Scores in tiles are powers of two: log2(e) times scores of the formulas.
 inline constexpr float score_unit = 1.44269504088896341F;
 
-/// Returns 2^x with a relative error below 3e-6, for x up to 127: the minimax polynomial of x - floor(x).
+/// Returns 2^x with a relative error below 2e-7, for x up to 127: the minimax polynomial of x - floor(x).
 MAESTRO_INLINE Vec exponential(Vec x) {
   const Vec r = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);
-  Vec p = r * 0.013534168F + 0.052011464F;
-  p = p * r + 0.24144275F;
-  p = p * r + 0.69300383F;
-  p = p * r + 1.0000026F;
+  Vec p = r * 0.0018775767F + 0.0089893406F;
+  p = p * r + 0.055826318F;
+  p = p * r + 0.24015361F;
+  p = p * r + 0.69315308F;
+  p = p * r + 0.99999994F;
   return _mm512_maskz_scalef_ps(0xffff, p, x);
 }
 #else

@@ -54,10 +54,11 @@ CachedAttention of_sequence(const CachedAttention& op, std::int64_t row) {
 
 }  // namespace
 
-void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) {
+void cached_attention(Isa isa, Bf16Products bf16_products, ScratchPool& scratch, const CachedAttention& op) {
   if (!op.sequences.empty()) {
     assert(std::ssize(op.sequences) == op.qkv.rows() && op.first == 0 && op.ends.empty());
-    for (std::int64_t row = 0; row < op.qkv.rows(); ++row) cached_attention(isa, scratch, of_sequence(op, row));
+    for (std::int64_t row = 0; row < op.qkv.rows(); ++row)
+      cached_attention(isa, bf16_products, scratch, of_sequence(op, row));
     return;
   }
   const AttentionShape& shape = op.shape;
@@ -84,6 +85,8 @@ void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) 
                            .softcap = static_cast<float>(shape.softcap),
                            .tiles = take_tiles(lease, size)};
   const bool bf16 = act == DType::bf16;
+  const bool dots = bf16 && bf16_products == Bf16Products::native;
+  const auto& kernels = dots ? avx512_bf16::cached_attention_kernels : cached_attention_kernels(isa);
   const auto column = [&](const Tensor& tensor, std::int64_t head) {
     return tensor.raw() + head * size * static_cast<std::int64_t>(size_of(act));
   };
@@ -93,7 +96,7 @@ void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op) 
     call.values = {column(op.values, head), bf16};
     call.out = {column(op.out, head * call.shared_by), bf16};
     call.sinks = op.sinks.defined() ? op.sinks.data<float>() + head * call.shared_by : nullptr;
-    cached_attention_kernels(isa).forward(call);
+    kernels.forward(call);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention from a sequence's new rows to the keys and values of all its rows (CachedAttention), with the online
-// softmax of attention.hpp. Storage is f32 or bf16, arithmetic is f32.
+// softmax and the arithmetic of attention.hpp.
 #pragma once
 
 #include "runtime/ops/cpu/isa.hpp"
@@ -9,7 +9,8 @@
 
 namespace maestro::cpu {
 
-/// Runs the operator. Scratch does not grow with the sequence. Thread-safe.
-void cached_attention(Isa isa, ScratchPool& scratch, const CachedAttention& op);
+/// Runs the operator, as AttentionEngine does with `isa` and `bf16`. Scratch does not grow with the sequence.
+/// Thread-safe.
+void cached_attention(Isa isa, Bf16Products bf16, ScratchPool& scratch, const CachedAttention& op);
 
 }  // namespace maestro::cpu

@@ -33,17 +33,12 @@ inline Visible visible_to(const CachedAttentionCall& call, std::int64_t query) {
   return {call.window > 0 ? larger(0, behind - call.window) : 0, call.ends == nullptr ? behind : call.ends[row]};
 }
 
-/// Widens rows [k0, k0 + keys) of the keys or values to (keys, padded D) f32; columns at or above D are zero.
-inline void widen_rows(const CachedAttentionCall& call, const In& from, std::int64_t k0, std::int64_t keys, float* to) {
-  const HeadRows<const void> rows{from.data, call.key_stride, 0, from.bf16};
-  const std::int64_t padded = padded_size(call);
-  for (std::int64_t k = 0; k < keys; ++k, to += padded) {
-    read_row(rows, k0 + k, call.head_size, 1.0F, to);
-    for (std::int64_t i = call.head_size; i < padded; ++i) to[i] = 0;
-  }
+/// Returns the rows from `k0` on of the keys or values.
+inline HeadRows<const void> rows_from(const CachedAttentionCall& call, const In& from, std::int64_t k0) {
+  return {from.data, call.key_stride, k0 * call.key_stride, from.bf16};
 }
 
-/// Rows of padded D f32 values; refers to the input if it already has that form.
+/// Depth rows of values; refers to the input if it already has that form.
 struct ValueRows {
   const float* data;
   std::int64_t stride;
@@ -52,12 +47,12 @@ inline ValueRows value_rows(const CachedAttentionCall& call, std::int64_t k0, st
   if (!call.values.bf16 && padded_size(call) == call.head_size) {
     return {static_cast<const float*>(call.values.data) + k0 * call.key_stride, call.key_stride};
   }
-  widen_rows(call, call.values, k0, keys, call.tiles.values);
+  pack_depth(rows_from(call, call.values, k0), 0, keys, call.head_size, call.tiles.values);
   return {call.tiles.values, padded_size(call)};
 }
 
 MAESTRO_INLINE Vec capped(Vec score, float softcap) {
-  return softcap > 0 ? Softcap::value(score, broadcast(softcap)) : score;
+  return softcap > 0 ? Softcap::value(score, broadcast(softcap)) * score_unit : score;
 }
 
 /// Returns the scores of the keys from `key` on. Scores of keys outside `seen` are replaced so that their exponential
@@ -86,13 +81,13 @@ inline void softmax_row(const CachedAttentionCall& call, std::int64_t query, std
     top = maximum(top, score);
   }
   const float max = reduce_max(top);
-  const float factor = exp_scalar(t.row_max[slot] - max);
+  const float factor = exponential(broadcast(t.row_max[slot] - max))[0];
   t.row_max[slot] = max;
   float* sum = t.row_sum + slot * attention_padding;
   Vec total = load(sum) * factor;
   for (std::int64_t v = 0; v < vectors; ++v) {
-    const Vec p = exp(load(scores + v * vector_width) - max);
-    store(scores + v * vector_width, p);
+    const Vec p = exponential(load(scores + v * vector_width) - max);
+    store_words(scores, v * vector_width, p);
     total += p;
   }
   store(sum, total);
@@ -106,17 +101,18 @@ void add_keys(const CachedAttentionCall& call, const QueryTile& tile, std::int64
   const AttentionScratch& t = call.tiles;
   const std::int64_t padded = padded_size(call);
   const std::int64_t vectors = (keys + vector_width - 1) / vector_width;
-  widen_rows(call, call.keys, k0, keys, t.keys);
+  pack_rows(rows_from(call, call.keys, k0), keys, call.head_size, t.keys);
   pack_transposed(t.keys, keys, call.head_size, t.keys_tiles);
   multiply({.a = t.query,
-            .a_row = padded,
+            .a_row = row_words(call.head_size),
             .b = t.keys_tiles,
             .b_step = attention_key_tile,
             .c = t.scores,
             .c_row = attention_key_tile,
             .rows = tile.count,
             .vectors = vectors,
-            .depth = call.head_size});
+            .depth = words_of(call.head_size),
+            .factor = call.softcap > 0 ? call.scale : call.scale * score_unit});
   for (std::int64_t i = 0; i < tile.count; ++i) softmax_row(call, tile.q0 + i, i, k0, vectors);
   const ValueRows values = value_rows(call, k0, keys);
   multiply({.a = t.scores,
@@ -127,7 +123,7 @@ void add_keys(const CachedAttentionCall& call, const QueryTile& tile, std::int64
             .c_row = padded,
             .rows = tile.count,
             .vectors = padded / vector_width,
-            .depth = keys,
+            .depth = words_of(keys),
             .accumulate = true});
 }
 
@@ -142,7 +138,8 @@ void attend_tile(const CachedAttentionCall& call, const QueryTile& tile) {
   };
   for (std::int64_t i = 0; i < tile.count; ++i) {
     const std::int64_t query = tile.q0 + i;
-    read_row(of_head(queries, query), query / call.shared_by, call.head_size, call.scale, t.query + i * padded);
+    read_words(of_head(queries, query), query / call.shared_by, call.head_size, call.scale,
+               t.query + i * row_words(call.head_size));
     t.row_max[i] = lowest;
     store(t.row_sum + i * attention_padding, Vec{});
     for (std::int64_t d = 0; d < padded; d += vector_width) store(t.result + i * padded + d, Vec{});
@@ -155,7 +152,7 @@ void attend_tile(const CachedAttentionCall& call, const QueryTile& tile) {
   for (std::int64_t i = 0; i < tile.count; ++i) {
     const std::int64_t query = tile.q0 + i;
     float sum = reduce_sum(load(t.row_sum + i * attention_padding));
-    if (call.sinks != nullptr) sum += exp_scalar(call.sinks[query % call.shared_by] - t.row_max[i]);
+    if (call.sinks != nullptr) sum += exp_scalar(call.sinks[query % call.shared_by] - t.row_max[i] * (1 / score_unit));
     write_row(of_head(outs, query), query / call.shared_by, call.head_size, 1.0F / sum, t.result + i * padded);
   }
 }

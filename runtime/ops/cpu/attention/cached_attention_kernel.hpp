@@ -32,5 +32,8 @@ struct CachedAttentionKernels {
   void (*forward)(const CachedAttentionCall& call);
 };
 MAESTRO_KERNELS(CachedAttentionKernels, cached_attention_kernels)
+namespace avx512_bf16 {
+extern const CachedAttentionKernels cached_attention_kernels;
+}
 
 }  // namespace maestro::cpu
