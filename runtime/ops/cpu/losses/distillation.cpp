@@ -50,7 +50,8 @@ void choose_blocks(LossCall& call, const LossLimits& limits, const VocabularyPar
   const std::int64_t row_bytes = widest_logits(call, part) * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t fitting = limits.logits_bytes / row_bytes;
   call.keep_logits = fitting >= std::min(active, fewest_kept_rows);
-  const std::int64_t most = std::min(limits.rows, call.keep_logits ? fitting : limits.rows);
+  const std::int64_t kept = std::min(fitting, std::max(limits.kept_rows, limits.cached_bytes / row_bytes));
+  const std::int64_t most = std::min(limits.rows, call.keep_logits ? kept : limits.rows);
   const std::int64_t blocks = (active + most - 1) / most;
   call.most_rows = (active + blocks - 1) / blocks;
 }
