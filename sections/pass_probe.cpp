@@ -30,13 +30,9 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
       space_(!site.own_memory),
       table_(make_table()),
       context_(probed_.context) {
-  const Layout layout = this->layout();
-  const auto at = static_cast<std::int64_t>(rank.value());
-  tensor_group_ = make_group(site.tensor_group, layout.tensor, layout.tensor_of(at));
-  context_group_ = make_group(site.context_group, layout.context, layout.context_of(at));
   context_.ops = &table_;
   context_.values = InitialValues::later;
-  context_.parallel = {layout, at, tensor_group_.get(), context_group_.get()};
+  context_.parallel = make_groups();
   if (whole()) {
     const Section& section = *probed_.described;
     code_ = checksum_of(section.config_json() + section.description()).substr(0, code_digits);
@@ -57,16 +53,23 @@ void PassProbe::called(OperatorCall call, double ms) {
   if (timer_ != nullptr) timer_->mark();
 }
 
-std::unique_ptr<ObservedGroup> PassProbe::make_group(Communicator* given, std::int64_t size, std::int64_t rank) {
-  if (size == 1) return nullptr;
-  auto observer = [this](const GroupCall& group, double ms) {
+ParallelContext PassProbe::make_groups() {
+  const auto observer = [this](const GroupCall& group, double ms) {
     if (table_.running() || whole()) return;
     OperatorCall call{std::string(group.name), group.dtype, {group.bytes, group.ranks}, 0};
     call.bytes = static_cast<double>(group.bytes);
     called(std::move(call), ms);
   };
-  if (dry()) return std::make_unique<ObservedGroup>(size, rank, std::move(observer));
-  return std::make_unique<ObservedGroup>(*given, std::move(observer), site_.now);
+  ParallelContext parallel{layout(), static_cast<std::int64_t>(rank_.value())};
+  for (const RankGroup& group : rank_groups(parallel.layout)) {
+    const std::int64_t at = (parallel.rank - group.first) / group.stride;
+    const bool in_group = at >= 0 && at < group.size && group.first + at * group.stride == parallel.rank;
+    if (!in_group) continue;
+    groups_.push_back(dry() ? std::make_unique<ObservedGroup>(group.size, at, observer)
+                            : std::make_unique<ObservedGroup>(*(site_.parallel.*group.member), observer, site_.now));
+    parallel.*group.member = groups_.back().get();
+  }
+  return parallel;
 }
 
 std::shared_ptr<Section> PassProbe::build() {

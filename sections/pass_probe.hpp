@@ -68,11 +68,10 @@ struct ProbedSection {
 /// Place of the passes; with null table, dry.
 struct ProbeSite {
   const OperatorTable* table = nullptr;
-  Communicator* tensor_group = nullptr;   ///< group of a table, if the layout has tensor ranks
-  Communicator* context_group = nullptr;  ///< group of a table, if the layout has context ranks
-  Device* device = nullptr;               ///< device of a table whose calls return before their work is complete
-  bool own_memory = false;                ///< dry: calls and memory are as on a device with separate memory
-  MsClock now = steady_ms;                ///< clock of the times
+  ParallelContext parallel = {};  ///< groups of a table, if the layout has them
+  Device* device = nullptr;       ///< device of a table whose calls return before their work is complete
+  bool own_memory = false;        ///< dry: calls and memory are as on a device with separate memory
+  MsClock now = steady_ms;        ///< clock of the times
 };
 
 /// Not thread-safe; the ranks of a replica with groups run each on a separate thread. The table and groups of the site
@@ -111,7 +110,8 @@ class PassProbe {
   [[nodiscard]] Layout layout() const { return node().layout_of(probed_.replica); }
   [[nodiscard]] ObservedTable make_table();
   void called(OperatorCall call, double ms);
-  [[nodiscard]] std::unique_ptr<ObservedGroup> make_group(Communicator* given, std::int64_t size, std::int64_t rank);
+  /// Returns the rank's groups, observed.
+  [[nodiscard]] ParallelContext make_groups();
   [[nodiscard]] std::shared_ptr<Section> build();
   /// Adds a rank's tensor at an end of an edge, zero; `of_device`: its memory on a device with separate memory.
   const Tensor& add(Fed& fed, EdgeId edge, Sharding sharding, const std::string& port, const MicroBatchPlan& batch,
@@ -132,8 +132,7 @@ class PassProbe {
   std::vector<ObservedCall> calls_;
   std::unique_ptr<WorkTimer> timer_;  // timer of a device, with a mark before the calls and after each
   ObservedTable table_;
-  std::unique_ptr<ObservedGroup> tensor_group_;
-  std::unique_ptr<ObservedGroup> context_group_;
+  std::vector<std::unique_ptr<ObservedGroup>> groups_;
   SectionContext context_;
   std::size_t parameter_bytes_ = 0;
   std::unique_ptr<SectionRunner> runner_;

@@ -15,6 +15,20 @@ auto find_port(const Values& values, std::string_view port) {
 
 }  // namespace
 
+std::vector<RankGroup> rank_groups(const Layout& layout) {
+  std::vector<RankGroup> groups;
+  const auto add = [&](std::int64_t count, RankGroup group, std::int64_t next) {
+    for (std::int64_t i = 0; group.size > 1 && i < count; ++i, group.first += next) groups.push_back(group);
+  };
+  const std::int64_t copies = layout.ranks() / layout.expert;
+  add(layout.context, {0, 1, layout.tensor, &ParallelContext::tensor_group}, layout.tensor);
+  add(layout.tensor, {0, layout.tensor, layout.context, &ParallelContext::context_group}, 1);
+  if (layout.expert == 1) return groups;
+  add(copies, {0, 1, layout.expert, &ParallelContext::expert_group}, layout.expert);
+  add(layout.expert, {0, layout.expert, copies, &ParallelContext::copies_group}, 1);
+  return groups;
+}
+
 const Var& Inputs::operator[](std::string_view port) const {
   const auto found = find_port(values_, port);
   if (found == values_.end()) throw std::out_of_range("input port '" + std::string(port) + "' is not connected");

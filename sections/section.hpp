@@ -281,9 +281,24 @@ struct ParallelContext {
   std::int64_t rank = 0;                  ///< index in layout.ranks()
   Communicator* tensor_group = nullptr;   ///< ranks of the same context part, by tensor index
   Communicator* context_group = nullptr;  ///< ranks of the same tensor index, by context part
+  Communicator* expert_group = nullptr;   ///< ranks that share a layer's experts, by their part
+  Communicator* copies_group = nullptr;   ///< with an expert group: ranks that own the same experts
   [[nodiscard]] std::int64_t tensor() const { return layout.tensor_of(rank); }
   [[nodiscard]] std::int64_t context() const { return layout.context_of(rank); }
+  [[nodiscard]] std::array<Communicator*, 4> groups() const {
+    return {tensor_group, context_group, expert_group, copies_group};
+  }
 };
+
+/// The ranks first, first + stride, ... of a replica, which form a group.
+struct RankGroup {
+  std::int64_t first = 0;
+  std::int64_t stride = 1;
+  std::int64_t size = 1;
+  Communicator* ParallelContext::*member = nullptr;  ///< where each of them has its communicator
+};
+/// Returns the groups of a layout's ranks, all of more than one rank.
+[[nodiscard]] std::vector<RankGroup> rank_groups(const Layout& layout);
 
 /// The consecutive layers of a section in a pipeline stage. The first stage also has the operators before the layers,
 /// the last stage the operators after them; between two stages the residual stream travels from port "stream" to port

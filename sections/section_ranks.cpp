@@ -21,6 +21,17 @@ ParameterSlice TensorCut::columns(std::int64_t count) const {
   return {{}, {own.first, own.count}};
 }
 
+ParameterSlice own_experts(const ParallelContext& parallel, std::int64_t count, std::int64_t height) {
+  if (parallel.layout.expert == 1) return {};
+  const RowRange own = row_part(count, parallel.layout.expert, parallel.layout.expert_of(parallel.rank));
+  return {{{own.first * height, own.count * height}}, {}, true};
+}
+
+RowRange routed_rows(const ParallelContext& parallel, const SequenceLayout& layout) {
+  const Sharding sharding = parallel.layout.expert > 1 ? Sharding::rank_rows : Sharding::context_rows;
+  return parallel.layout.rows(sharding, layout.rows(), parallel.rank);
+}
+
 VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary) {
   return {parallel.tensor_group, vocabulary, row_part(vocabulary, parallel.layout.tensor, parallel.tensor()).first};
 }

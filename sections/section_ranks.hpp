@@ -28,6 +28,13 @@ class TensorCut {
   std::int64_t own_;
 };
 
+/// Returns the rows of a rank's own experts in a weight of `count` experts with `height` rows each, if a layer's
+/// experts are shared by ranks (Layout::expert).
+[[nodiscard]] ParameterSlice own_experts(const ParallelContext& parallel, std::int64_t count, std::int64_t height);
+/// Returns the micro-batch's rows whose experts the rank chooses: the rows of its context part, or, if ranks share the
+/// experts, only the rank's rows.
+[[nodiscard]] RowRange routed_rows(const ParallelContext& parallel, const SequenceLayout& layout);
+
 /// Returns the rank's part of a table or an output layer over `vocabulary`, as TensorCut::rows cuts it.
 [[nodiscard]] VocabularyPart vocabulary_part(const ParallelContext& parallel, std::int64_t vocabulary);
 

@@ -12,6 +12,7 @@
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/ops/functions.hpp"
 #include "sections/expert_balance.hpp"
+#include "sections/parameter_holders.hpp"
 
 namespace maestro {
 
@@ -319,14 +320,7 @@ void SectionRunner::repeat(PassKind kind, const std::function<void()>& calls) co
 
 void SectionRunner::add_over_ranks() {
   section_->fetch_gradients();
-  const ParallelContext& parallel = context_.parallel;
-  const Parameters& parameters = section_->parameters();
-  if (parallel.tensor_group != nullptr) {
-    for (const std::span<float> partial : parameters.replicated_gradients()) {
-      parallel.tensor_group->all_reduce_sum(partial);
-    }
-  }
-  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
+  sum_over_holders(section_->parameters(), context_.parallel);
 }
 
 void SectionRunner::spread_to_parts() {
@@ -343,15 +337,14 @@ void SectionRunner::spread_to_parts() {
 }
 
 std::vector<std::span<float>> SectionRunner::counted_gradients() const {
-  const ParallelContext& parallel = context_.parallel;
   const Parameters& parameters = section_->parameters();
   std::vector<std::span<float>> spans;
-  if (parallel.layout.tensor == 1 && parallel.context() == 0) {
+  if (context_.parallel.layout.holders() == 1 && context_.parallel.rank == 0) {
     spans = {parameters.gradients()};
-  } else if (parallel.context() == 0) {
-    spans = parameters.sharded_gradients();
-    const auto replicated = parameters.replicated_gradients();
-    if (parallel.tensor() == 0) spans.insert(spans.end(), replicated.begin(), replicated.end());
+  } else {
+    for (const HeldGradients& held : held_gradients(parameters, context_.parallel)) {
+      if (held.counted) spans.insert(spans.end(), held.spans.begin(), held.spans.end());
+    }
   }
   const Parameter* tied = context_.stage.first() ? nullptr : section_->tied();
   if (tied != nullptr && tied->trained()) spans = without(spans, tied->gradient().span<float>());

@@ -70,9 +70,8 @@ class SectionRunner {
   virtual void backward(const MicroBatchPlan& plan, std::span<const PortTensor> output_gradients,
                         std::span<const PortTensor> input_gradients);
 
-  /// Completes the step's gradients within the replica: over the tensor group it sums the gradients that each tensor
-  /// rank has a part of, and over the context group all gradients, after a section has fetched them
-  /// (Section::fetches_gradients). A collective of all ranks.
+  /// Completes the step's gradients within the replica, after a section has fetched them (Section::fetches_gradients):
+  /// sums each over the ranks that hold it (EM-2, sum over holders). A collective of all ranks.
   virtual void add_over_ranks();
   /// Copies all gradients of the first context part to the other parts. A collective of all ranks.
   virtual void spread_to_parts();

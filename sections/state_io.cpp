@@ -59,14 +59,14 @@ Shape untransposed_shape(const StateEntry& entry) {
 
 /// Returns the rows of a matrix in the entry: a group, or all.
 std::int64_t matrix_rows(const StateEntry& entry) {
-  return rows_of(entry).count / (entry.grouped ? entry.parameter->groups() : 1);
+  return rows_of(entry).count / (entry.grouped ? entry.parameter->whole_groups() : 1);
 }
 
 Shape stored_shape(const StateEntry& entry) {
   const Shape shape = untransposed_shape(entry);
   if (entry.grouped) {
     const std::int64_t rows = matrix_rows(entry), columns = shape.elements() / shape[0];
-    const std::int64_t groups = entry.parameter->groups();
+    const std::int64_t groups = entry.parameter->whole_groups();
     return entry.transposed ? Shape{groups, columns, rows} : Shape{groups, rows, columns};
   }
   if (entry.offsets > 0) return Shape{shape[0], shape.elements() / shape[0] / entry.offsets, entry.offsets};
@@ -383,10 +383,13 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
   Room room = room_for(entries.front(), prefix, std::move(as));
   for (std::size_t i = 0; i < room.tensors.size(); ++i) {
     const Tensor& whole = room.tensors[i];
-    // Replicated tensors are the same on every rank.
-    const std::size_t holders = entries.front()[i].parameter->sharded() ? ranks.size() : 1;
     std::int64_t copied = 0;
-    for (std::size_t rank = 0; rank < holders; ++rank) copied += collect(ranks[rank], entries[rank][i], whole);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const Parameter& own = *entries[rank][i].parameter;
+      const auto same = [&](const auto& other) { return other[i].parameter->same_part(own); };
+      const bool held_before = std::any_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(rank), same);
+      if (!held_before) copied += collect(ranks[rank], entries[rank][i], whole);
+    }
     if (copied == whole.elements()) continue;
     return Error{ErrorCode::invalid_argument, "'" + room.snapshot.tensors[i].name + "' is held in parts, " +
                                                   std::to_string(copied) + " of " + std::to_string(whole.elements()) +
@@ -395,8 +398,8 @@ Result<TensorSnapshot> merged(std::span<const Source> ranks, std::string_view pr
   return std::move(room.snapshot);
 }
 
-Status write_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder) {
-  auto snapshot = export_tensors(tensor_ranks, ParameterBuffer::values);
+Status write_weights(std::span<Section* const> ranks, const std::filesystem::path& folder) {
+  auto snapshot = export_tensors(ranks, ParameterBuffer::values);
   if (!snapshot) return Error{snapshot.error().code, folder.string() + ": " + snapshot.error().message};
   if (const Status made = make_folder(folder); !made) return made;
   std::vector<NamedTensor> tensors = std::move(snapshot->tensors);
@@ -411,7 +414,7 @@ Status write_weights(std::span<Section* const> tensor_ranks, const std::filesyst
     const auto written = write_safetensors(folder / memory_file, of_memory, {{"format", "pt"}});
     if (!written) return written.error();
   }
-  const auto config = write_file(folder / "config.json", tensor_ranks.front()->config_json());
+  const auto config = write_file(folder / "config.json", ranks.front()->config_json());
   return config ? Status() : Status(config.error());
 }
 
@@ -422,11 +425,11 @@ Result<TensorSnapshot> export_tensors(Section& section, ParameterBuffer which, s
   return export_tensors(alone, which, prefix);
 }
 
-Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
+Result<TensorSnapshot> export_tensors(std::span<Section* const> sections, ParameterBuffer which,
                                       std::string_view prefix, ExportedAs as) {
   std::deque<HostView> views;
   std::vector<Source> ranks;
-  for (Section* section : tensor_ranks) {
+  for (Section* section : sections) {
     const HostView& view = views.emplace_back(section->parameters(), which);
     ranks.push_back({section, which, view.values()});
   }
@@ -457,8 +460,8 @@ Status save_weights(Section& section, const std::filesystem::path& folder) {
   return write_weights(alone, folder);
 }
 
-Status save_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder) {
-  return write_weights(tensor_ranks, folder);
+Status save_weights(std::span<Section* const> ranks, const std::filesystem::path& folder) {
+  return write_weights(ranks, folder);
 }
 
 Status load_weights(Section& section, const std::filesystem::path& folder) {

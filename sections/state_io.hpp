@@ -5,7 +5,7 @@
 // Stored files are independent of a section's ranks and pipeline stages: files hold complete tensors, a stage's file a
 // part of the model's tensors, and a copy of a tensor that another stage stores (StateEntry::copy) is only read.
 //
-// IO-1 (round trip): import(export(section)) leaves every bit of the section as it was, for any number of tensor ranks,
+// IO-1 (round trip): import(export(section)) leaves every bit of the section as it was, for any layout of its ranks,
 //       and for stages if the exports of all stages are put together.
 // IO-2 (all or nothing): an import that fails has changed nothing, since names, shapes and dtypes of all tensors are
 //       checked before any value is read; ranks of a replica fail together.
@@ -46,10 +46,10 @@ struct ExportedAs {
   AlignedMemory reused = {};  ///< memory of an earlier snapshot without readers: saves zeroing new memory, which costs
                               ///< more than the copy
 };
-/// Exports a section whose parameters are on several tensor ranks, in order of their tensor index: complete tensors,
-/// put together from the ranks' parts; replicated tensors come from the first rank. No rank may be at work meanwhile. A
-/// sharded section cannot be exported by a single rank (invalid_argument).
-[[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> tensor_ranks, ParameterBuffer which,
+/// Exports a section whose parameters are on several ranks, which hold all of them together (Layout::holders): complete
+/// tensors, put together from the ranks' parts; each part comes from the first rank that holds it. No rank may be at
+/// work meanwhile. A sharded section cannot be exported by a single rank (invalid_argument).
+[[nodiscard]] Result<TensorSnapshot> export_tensors(std::span<Section* const> ranks, ParameterBuffer which,
                                                     std::string_view prefix = "", ExportedAs as = {});
 
 /// Writes `tensors` (f32 or bf16, named prefix + Hugging Face name) into a flat buffer and marks the section's packed
@@ -61,8 +61,8 @@ struct ExportedAs {
 
 /// Writes model.safetensors and config.json into `folder`, which is created. Each file appears complete or not at all.
 [[nodiscard]] Status save_weights(Section& section, const std::filesystem::path& folder);
-/// Saves a section that is on several tensor ranks, as export_tensors.
-[[nodiscard]] Status save_weights(std::span<Section* const> tensor_ranks, const std::filesystem::path& folder);
+/// Saves a section that is on several ranks, as export_tensors.
+[[nodiscard]] Status save_weights(std::span<Section* const> ranks, const std::filesystem::path& folder);
 
 /// Loads the values from a Hugging Face folder: config.json must describe the section's model (the first differing key
 /// is named), then the tensors of model.safetensors or of its shards. Names may lack the base model's prefix

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "runtime/core/result.hpp"
+#include "sections/parameter_holders.hpp"
 
 namespace maestro {
 
@@ -54,14 +55,14 @@ std::vector<RowRange> rows_of(const Parameter& parameter) {
 
 }  // namespace
 
-std::vector<WeightPart> sent_weights(Section& section, std::int64_t tensor_index) {
+std::vector<WeightPart> sent_weights(Section& section, const ParallelContext& parallel) {
   std::set<const Parameter*> copies;
   for (const StateEntry& entry : section.state()) {
     if (entry.copy) copies.insert(entry.parameter);
   }
   std::vector<WeightPart> parts;
   for (const Parameter& parameter : section.parameters().all()) {
-    if (copies.contains(&parameter) || (tensor_index > 0 && !parameter.sharded())) continue;
+    if (copies.contains(&parameter) || !is_counted(parallel, parameter.holding())) continue;
     const Shape& whole = parameter.whole_shape();
     const ParameterSlice::Range columns = parameter.columns();
     parts.push_back({parameter.name(), whole[0], whole.elements() / whole[0], rows_of(parameter),

@@ -15,9 +15,9 @@
 
 namespace maestro {
 
-/// Returns the values that a rank sends for a version: all that it trains, but only what no other rank holds. A rank
-/// after the first of its tensor group leaves out replicated parameters, a stage the copies of another stage's.
-[[nodiscard]] std::vector<WeightPart> sent_weights(Section& section, std::int64_t tensor_index);
+/// Returns the values that a rank sends for a version: the parameters that it counts (is_counted), without a stage's
+/// copies of another stage's.
+[[nodiscard]] std::vector<WeightPart> sent_weights(Section& section, const ParallelContext& parallel);
 /// Returns the elements of the section's parameters by name.
 [[nodiscard]] std::map<std::string, std::int64_t> weight_elements(Section& section);
 

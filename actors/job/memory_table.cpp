@@ -174,7 +174,7 @@ class ReplicaDemands {
         train.checkpoint_at_end || train.checkpoint_every > 0 || train.archive_every > 0 || train.shadow_every > 0;
     if (!written || !node_->trained() || place_->replica != ReplicaIndex(0)) return 0;
     const std::size_t bytes_of_parameter = sizeof(float) + 2 * size_of(config_->optimizer.moments);
-    const std::int64_t elements = plan_->held[place_->section.value()].all * layout_.tensor;
+    const std::int64_t elements = plan_->held[place_->section.value()].all * layout_.holders();
     return static_cast<double>(elements) * static_cast<double>(bytes_of_parameter);
   }
 

@@ -73,12 +73,12 @@ void ReplicaBuilder::share_moments(const ReplicaPlacement& place, Parameters& pa
       shard_range(elements, replicas, place.replica.value()));  // its shard of the reduction
 }
 
-std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const ReplicaPlacement& place, std::int64_t first,
-                                                                      std::int64_t stride, std::int64_t size) const {
-  if (!place.devices[static_cast<std::size_t>(first)].is_cuda()) return make_thread_group(size);
+std::vector<std::unique_ptr<Communicator>> ReplicaBuilder::make_group(const ReplicaPlacement& place,
+                                                                      const RankGroup& group) const {
+  if (!place.devices[static_cast<std::size_t>(group.first)].is_cuda()) return make_thread_group(group.size);
   std::vector<Device*> devices;
-  for (std::int64_t member = 0; member < size; ++member) {
-    devices.push_back(&device_of_(place, LayoutRank(static_cast<std::uint32_t>(first + member * stride))));
+  for (std::int64_t member = 0; member < group.size; ++member) {
+    devices.push_back(&device_of_(place, LayoutRank(static_cast<std::uint32_t>(group.first + member * group.stride))));
   }
   try {
     return join_devices(*cuda_status().backend, devices, groups_end_);
@@ -93,21 +93,12 @@ std::vector<ParallelContext> ReplicaBuilder::ranks_of(const ReplicaPlacement& pl
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const {
   const Layout layout = plan_->graph.node(place.section).layout_of(place.replica);
   std::vector<ParallelContext> ranks;
-  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank, nullptr, nullptr});
-  const auto at = [&](std::int64_t context, std::int64_t tensor) -> ParallelContext& {
-    return ranks[static_cast<std::size_t>(context * layout.tensor + tensor)];
-  };
-  for (std::int64_t context = 0; layout.tensor > 1 && context < layout.context; ++context) {
-    auto group = make_group(place, context * layout.tensor, 1, layout.tensor);
-    for (std::int64_t tensor = 0; tensor < layout.tensor; ++tensor) {
-      at(context, tensor).tensor_group = groups.emplace_back(std::move(group[static_cast<std::size_t>(tensor)])).get();
-    }
-  }
-  for (std::int64_t tensor = 0; layout.context > 1 && tensor < layout.tensor; ++tensor) {
-    auto group = make_group(place, tensor, layout.tensor, layout.context);
-    for (std::int64_t context = 0; context < layout.context; ++context) {
-      at(context, tensor).context_group =
-          groups.emplace_back(std::move(group[static_cast<std::size_t>(context)])).get();
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank});
+  for (const RankGroup& group : rank_groups(layout)) {
+    std::int64_t rank = group.first;
+    for (std::unique_ptr<Communicator>& made : make_group(place, group)) {
+      ranks[static_cast<std::size_t>(rank)].*group.member = groups.emplace_back(std::move(made)).get();
+      rank += group.stride;
     }
   }
   return ranks;

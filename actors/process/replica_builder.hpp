@@ -74,9 +74,9 @@ class ReplicaBuilder {
   /// Returns the contexts of a replica's ranks; `groups` receives their groups.
   [[nodiscard]] std::vector<ParallelContext> ranks_of(const ReplicaPlacement& place,
                                                       std::vector<std::unique_ptr<Communicator>>& groups) const;
-  /// Creates the group of a replica's ranks first, first + stride, ...: threads over host memory, or devices.
-  [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlacement& place, std::int64_t first,
-                                                                      std::int64_t stride, std::int64_t size) const;
+  /// Creates a group of a replica's ranks: threads over host memory, or devices.
+  [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_group(const ReplicaPlacement& place,
+                                                                      const RankGroup& group) const;
   /// Returns a section that a single-rank replica can share with another replica or an earlier start; null: none.
   [[nodiscard]] std::shared_ptr<Section> shared(SectionId section, const OperatorTable& ops,
                                                 const std::vector<BuiltReplica>& before) const;

@@ -74,14 +74,15 @@ std::vector<Metric> as_messages(const std::vector<MetricSum>& sums) {
 }
 
 void abort_groups(const ParallelContext& parallel, const std::string& why) {
-  if (parallel.tensor_group != nullptr) parallel.tensor_group->abort(why);
-  if (parallel.context_group != nullptr) parallel.context_group->abort(why);
+  for (Communicator* group : parallel.groups()) {
+    if (group != nullptr) group->abort(why);
+  }
 }
 
 /// Returns why a completed job's result is invalid, because an exchange or collective in it has failed; empty: valid.
 std::string failure_of(const WorkResult& result, const ParallelContext& parallel) {
   std::string failure = result.broken();  // first: it names the peers
-  for (const Communicator* group : {parallel.tensor_group, parallel.context_group}) {
+  for (const Communicator* group : parallel.groups()) {
     if (failure.empty() && group != nullptr) failure = group->failure();
   }
   return failure;

@@ -6,7 +6,7 @@
 namespace maestro {
 
 struct ReplicaSnapshot::Capture {
-  std::vector<std::shared_ptr<SectionRunner>> runners;  // the first context part's tensor ranks: all state
+  std::vector<std::shared_ptr<SectionRunner>> runners;  // the first ranks, which hold all state
   std::vector<Section*> sections;
   SectionId section;
   std::string label;
@@ -23,7 +23,7 @@ ReplicaSnapshot::ReplicaSnapshot(const ReplicaSpec& spec, const StepBoundary& ma
                                  caf::actor coordinator, std::optional<KeptVersions> versions)
     : capture_(std::make_shared<Capture>()) {
   const GraphNode& node = spec.graph->node(spec.section);
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(node.layout.tensor); ++rank) {
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(node.layout.holders()); ++rank) {
     capture_->runners.push_back(spec.ranks[rank].runner);
     capture_->sections.push_back(&spec.ranks[rank].runner->section());
   }

@@ -63,32 +63,31 @@ std::string label_of(const std::vector<SafetensorsFile>& files) {
 
 }  // namespace
 
-Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
-                                      SectionSnapshot into) {
-  Section& section = *tensor_ranks.front();
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> ranks, const std::string& name, SectionSnapshot into) {
+  Section& section = *ranks.front();
   into.section = name;
   into.config = section.config_json();
   into.adapters = section.adapters().has_value();
   into.updates = static_cast<std::uint64_t>(section.parameters().updates());
   Result<TensorSnapshot> values =
-      export_tensors(tensor_ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
+      export_tensors(ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
   if (!values) return values.error();
   into.values = std::move(*values);
   into.figures = copy_of_figures(section.parameters());
   if (section.parameters().optimizer_sharded()) return into;
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
-    if (Status status = add_moments(into, tensor_ranks, which, which); !status) return status.error();
+    if (Status status = add_moments(into, ranks, which, which); !status) return status.error();
   }
   return into;
 }
 
-Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
+Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> ranks, ParameterBuffer which,
                    ParameterBuffer from) {
   const bool first = which == ParameterBuffer::first_moments;
   TensorSnapshot& moments = first ? snapshot.first_moments : snapshot.second_moments;
-  Result<TensorSnapshot> made = export_tensors(
-      tensor_ranks, from, first ? first_prefix : second_prefix,
-      {.dtype = tensor_ranks.front()->parameters().moments_dtype(), .reused = std::move(moments.memory)});
+  Result<TensorSnapshot> made =
+      export_tensors(ranks, from, first ? first_prefix : second_prefix,
+                     {.dtype = ranks.front()->parameters().moments_dtype(), .reused = std::move(moments.memory)});
   if (!made) return made.error();
   moments = std::move(*made);
   return {};

@@ -35,14 +35,14 @@ struct SectionSnapshot {
   TensorSnapshot figures;  // experts' loads and tables' sums of squares (UpdateRule)
 };
 
-/// Copies a trained section's checkpoint state, given the tensor ranks of a replica's first context part. Runs on a
+/// Copies a trained section's checkpoint state, given sections of a replica's ranks that hold all of it. Runs on a
 /// device thread, while the others rest. Reuses the memory of `into` if it suffices, and keeps the sharded optimizer
 /// state that add_moments() has stored there.
-Result<SectionSnapshot> take_snapshot(std::span<Section* const> tensor_ranks, const std::string& name,
+Result<SectionSnapshot> take_snapshot(std::span<Section* const> ranks, const std::string& name,
                                       SectionSnapshot into = {});
 /// Copies `which`, the first or second moments, from the buffer with all of them: `from` is either that buffer or the
 /// gradients. Uses the snapshot's memory for them.
-Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> tensor_ranks, ParameterBuffer which,
+Status add_moments(SectionSnapshot& snapshot, std::span<Section* const> ranks, ParameterBuffer which,
                    ParameterBuffer from);
 /// The part of a stored state that is restored.
 enum class RestoredState : std::uint8_t { all, values };

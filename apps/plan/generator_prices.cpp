@@ -88,7 +88,7 @@ double GeneratorPrices::publish_ms(const CallPrices& prices) const {
   for (const GraphRegister& edge : plan_->graph.registers()) {
     if (edge.to != section_) continue;
     const GraphNode& sender = plan_->graph.node(edge.from);
-    parts += static_cast<double>(sender.replicas * sender.layout.tensor);
+    parts += static_cast<double>(sender.replicas * sender.layout.holders());
   }
   return price(prices, call(TimedGeneration::Kind::publish, 1, 0)) / parts;
 }

@@ -27,8 +27,8 @@ using Groups = std::vector<std::unique_ptr<Communicator>>;
 
 /// A rank that is measured, with the groups of its replica.
 struct MeasuredRank {
-  std::unique_ptr<Communicator> tensor_group;
-  std::unique_ptr<Communicator> context_group;
+  ParallelContext parallel;  // has the groups
+  Groups groups;
   std::unique_ptr<PassProbe> probe;  // uses the groups
   std::vector<ObservedPasses> passes;
   std::vector<ObservedStepEnd> ends;
@@ -47,23 +47,17 @@ using MakeGroup = std::function<Groups(const std::vector<std::int64_t>& members)
 /// The ranks of replicas that are measured at once, with their groups.
 std::vector<MeasuredRank> ranks_of(const Layout& layout, std::int64_t copies, const MakeGroup& make) {
   std::vector<MeasuredRank> ranks(static_cast<std::size_t>(copies * layout.ranks()));
-  const auto join = [&](std::int64_t first, std::int64_t stride, std::int64_t size,
-                        std::unique_ptr<Communicator> MeasuredRank::*group) {
-    if (size == 1) return;
-    std::vector<std::int64_t> members;
-    for (std::int64_t member = 0; member < size; ++member) members.push_back(first + member * stride);
-    Groups made = make(members);
-    for (std::size_t member = 0; member < members.size(); ++member) {
-      ranks[static_cast<std::size_t>(members[member])].*group = std::move(made[member]);
-    }
-  };
   for (std::int64_t copy = 0; copy < copies; ++copy) {
-    const std::int64_t base = copy * layout.ranks();
-    for (std::int64_t context = 0; context < layout.context; ++context) {
-      join(base + context * layout.tensor, 1, layout.tensor, &MeasuredRank::tensor_group);
-    }
-    for (std::int64_t tensor = 0; tensor < layout.tensor; ++tensor) {
-      join(base + tensor, layout.tensor, layout.context, &MeasuredRank::context_group);
+    for (const RankGroup& group : rank_groups(layout)) {
+      std::vector<std::int64_t> members;
+      for (std::int64_t member = 0; member < group.size; ++member) {
+        members.push_back(copy * layout.ranks() + group.first + member * group.stride);
+      }
+      Groups made = make(members);
+      for (std::size_t member = 0; member < members.size(); ++member) {
+        MeasuredRank& rank = ranks[static_cast<std::size_t>(members[member])];
+        rank.parallel.*group.member = rank.groups.emplace_back(std::move(made[member])).get();
+      }
     }
   }
   return ranks;
@@ -203,8 +197,7 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
   std::vector<MeasuredRank> ranks = ranks_of(node.layout, copies, make);
   const auto end_groups = [&](const char* why) {
     for (const MeasuredRank& rank : ranks) {
-      if (rank.tensor_group != nullptr) rank.tensor_group->abort(why);
-      if (rank.context_group != nullptr) rank.context_group->abort(why);
+      for (const auto& group : rank.groups) group->abort(why);
     }
   };
   const auto each = [&](const std::function<void(MeasuredRank&, std::size_t at)>& work) {
@@ -219,7 +212,7 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
   };
   each([&](MeasuredRank& rank, std::size_t at) {
     const LayoutRank of_layout(static_cast<std::uint32_t>(at % static_cast<std::size_t>(node.layout.ranks())));
-    ProbeSite site{&devices[at]->ops(), rank.tensor_group.get(), rank.context_group.get()};
+    ProbeSite site{&devices[at]->ops(), rank.parallel};
     if (machine_.gpus != nullptr) site.device = devices[at].get();
     if (machine_.devices > at_once_) site.now = thread_cpu_ms;
     rank.probe = std::make_unique<PassProbe>(probed_section(plan, section), of_layout, site);
@@ -265,8 +258,7 @@ void SectionProfiler::measure(const Devices& devices, const ResolvedJob& plan, s
   const std::size_t gradients = node.trained() ? ranks.front().probe->runner().gradients().size() : 0;
   each([](MeasuredRank& rank, std::size_t) {
     rank.probe.reset();
-    rank.tensor_group.reset();  // members leave a group of GPUs at the same time
-    rank.context_group.reset();
+    for (auto& group : rank.groups) group.reset();  // members leave a group of GPUs at the same time
   });
   if (gradients == 0) return;
   for (CallPrices* const of : prices) {

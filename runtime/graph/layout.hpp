@@ -6,9 +6,14 @@
 //            Jacobs et al. 2023), so its work is even for every mask
 //   tensor   matrices are cut by columns, rows, heads and vocabulary (Megatron, Shoeybi et al. 2019); between them the
 //            rows of a context part are cut once more (sequence parallelism, Korthikanti et al. 2022)
+// A layer's experts may have another mapping over the same ranks (MoE Parallel Folding, Liu et al. 2025): each of
+// `expert` consecutive ranks holds a part of the experts, and the ranks after them hold copies.
 // Each pipeline stage is a separate section of the graph.
+//
+// Under either mapping a micro-batch's rows, and its routes' rows, are each on a single rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/core/range.hpp"
@@ -26,9 +31,15 @@ enum class Sharding : std::uint8_t {
 struct Layout {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
+  std::int64_t expert = 1;  ///< ranks that share a layer's experts; 1: each is cut over the tensor ranks
   [[nodiscard]] constexpr std::int64_t ranks() const { return tensor * context; }
   [[nodiscard]] constexpr std::int64_t tensor_of(std::int64_t rank) const { return rank % tensor; }
   [[nodiscard]] constexpr std::int64_t context_of(std::int64_t rank) const { return rank / tensor; }
+  /// Returns the index of the rank among the `expert` ranks that share a layer's experts, and the index of its copy.
+  [[nodiscard]] constexpr std::int64_t expert_of(std::int64_t rank) const { return rank % expert; }
+  [[nodiscard]] constexpr std::int64_t copy_of(std::int64_t rank) const { return rank / expert; }
+  /// Returns how many ranks, from any on, hold all parameters together.
+  [[nodiscard]] constexpr std::int64_t holders() const { return std::max(tensor, expert); }
   /// Returns the rows of a micro-batch of `rows` rows that `rank` holds under `sharding`.
   [[nodiscard]] constexpr RowRange rows(Sharding sharding, std::int64_t rows, std::int64_t rank) const {
     if (sharding == Sharding::replicated) return {0, rows};

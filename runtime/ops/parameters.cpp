@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <initializer_list>
 #include <utility>
 
 #include "runtime/core/aligned_memory.hpp"
@@ -37,15 +36,6 @@ Shape held_shape(const ParameterSpec& spec) {
     default:
       return {rows, whole[1], whole[2], whole[3]};
   }
-}
-
-std::vector<std::span<float>> ranges_of(std::span<float> flat,
-                                        std::initializer_list<std::pair<std::size_t, std::size_t>> ranges) {
-  std::vector<std::span<float>> spans;
-  for (const auto& [begin, end] : ranges) {
-    if (!flat.empty() && begin < end) spans.push_back(flat.subspan(begin, end - begin));
-  }
-  return spans;
 }
 }  // namespace
 
@@ -117,8 +107,10 @@ Parameter& Parameters::add(ParameterSpec spec) {
   parameter.shape_ = spec.slice.cut() ? held_shape(spec) : spec.shape;
   parameter.whole_shape_ = spec.shape;
   parameter.slice_ = std::move(spec.slice);
-  parameter.groups_ = spec.groups;
-  assert(parameter.shape_[0] % spec.groups == 0);
+  parameter.whole_groups_ = spec.groups;
+  const bool some = spec.groups > 1 && parameter.holding() == Holding::expert_parts;
+  parameter.groups_ = some ? spec.groups * parameter.shape_[0] / spec.shape[0] : spec.groups;
+  assert(parameter.shape_[0] % parameter.groups_ == 0);
   parameter.decayed_ = spec.decayed;
   parameter.rule_ = spec.rule;
   assert(spec.rule.kind == UpdateRule::Kind::adamw || !parameter.sharded());
@@ -133,20 +125,28 @@ std::int64_t Parameters::added_elements() const {
 }
 
 void Parameters::lay_out() {
-  const auto place = [this](bool decayed, bool sharded, bool counts = false) {
+  const auto place = [this](bool decayed, Holding holding, bool counts = false) {
+    const std::size_t begin = elements_;
     for (Parameter& parameter : parameters_) {
-      if (parameter.decayed_ != decayed || parameter.sharded() != sharded) continue;
+      if (parameter.decayed_ != decayed || parameter.holding() != holding) continue;
       if (parameter.rule_.counts() != counts || parameter.rule_.by_rows()) continue;
       parameter.offset_ = elements_;
       elements_ += aligned(static_cast<std::size_t>(parameter.shape_.elements()));
     }
-    return elements_;
+    const std::size_t count = elements_ - begin;
+    const bool goes_on = !held_.empty() && held_.back().holding == holding && held_.back().decayed == decayed;
+    if (goes_on) {
+      held_.back().elements.count += count;
+    } else if (count > 0) {
+      held_.push_back({holding, decayed, {begin, count}});
+    }
   };
-  decayed_sharded_end_ = place(true, true);
-  decayed_elements_ = place(true, false);
-  other_sharded_end_ = place(false, true);
-  learned_elements_ = place(false, false);
-  place(false, false, true);
+  constexpr Holding order[] = {Holding::expert_parts, Holding::tensor_parts, Holding::replicated};
+  for (const Holding holding : order) place(true, holding);
+  decayed_elements_ = elements_;
+  for (const Holding holding : order) place(false, holding);
+  learned_elements_ = elements_;
+  place(false, Holding::replicated, true);
 }
 
 void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues values, DType moments) {
@@ -230,7 +230,7 @@ void Parameters::load_groups(Parameter& parameter, const FillRows& fill) {
 }
 
 bool Parameters::takes_blocks(const Parameter& parameter) const {
-  if (!frozen_ || values_.size() > 0 || parameter.groups_ == 1 || !frozen_->ops->takes_blocks()) return false;
+  if (!frozen_ || values_.size() > 0 || parameter.whole_groups_ == 1 || !frozen_->ops->takes_blocks()) return false;
   const ParameterSlice::Range columns = parameter.columns();
   return columns.first % mxfp4_block == 0 && columns.count % mxfp4_block == 0 &&
          std::ranges::binary_search(frozen_->matrices, &parameter);
@@ -461,12 +461,13 @@ Tensor Parameters::buffer(ParameterBuffer which) const {
   return {};
 }
 
-std::vector<std::span<float>> Parameters::sharded_gradients() const {
-  return ranges_of(gradients(), {{0, decayed_sharded_end_}, {decayed_elements_, other_sharded_end_}});
-}
-
-std::vector<std::span<float>> Parameters::replicated_gradients() const {
-  return ranges_of(gradients(), {{decayed_sharded_end_, decayed_elements_}, {other_sharded_end_, elements_}});
+std::vector<std::span<float>> Parameters::gradients_of(Holding holding) const {
+  std::vector<std::span<float>> spans;
+  if (gradients().empty()) return spans;
+  for (const HeldRange& range : held_) {
+    if (range.holding == holding) spans.push_back(gradients().subspan(range.elements.first, range.elements.count));
+  }
+  return spans;
 }
 
 std::span<float> Parameters::flat(const SpaceMemory& memory) const {

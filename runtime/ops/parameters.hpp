@@ -5,7 +5,7 @@
 // A table that is stepped by rows is in none of the buffers: only its touched rows have gradients (row_table.hpp).
 //
 // PA-1 (order in the buffers): decayed parameters lie before the others, so AdamW is two calls on contiguous ranges. In
-//       each range sharded parameters lie before replicated parameters, so that either kind is two spans at most.
+//       each range the parameters of a Holding follow one another, so that each holding is two spans at most.
 //       Parameters that are stepped by counts are replicated and lie at the end.
 // PA-2 (fresh packs): a packed form is never older than the values it came from.
 // PA-3 (values independent of ranks): a sharded parameter begins with exactly the values that its part of the whole
@@ -17,9 +17,9 @@
 //       packed form does not refer to values.
 // PA-6 (rows of a packed table): a frozen table keeps its f32 values only if its packed form rounds one of them.
 //
-// A section that is cut over a tensor group holds some parameters in parts ("sharded": every element and its full
-// gradient are on a single rank) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over
-// the group). ParameterSpec::slice distinguishes them.
+// A section that is cut over ranks holds some parameters in parts ("sharded": every element and its full gradient are
+// on a single rank of a group) and the rest on every rank ("replicated": a rank's gradient is its share of a sum over
+// the group). ParameterSpec::slice distinguishes them; a section lists the groups (sections/parameter_holders.hpp).
 //
 // Each replica with sharded optimizer state (Rajbhandari et al. 2020, ZeRO stage 1) keeps the moments of a range of
 // elements. A replica steps only its range, sends the new values to the others and receives theirs.
@@ -42,6 +42,13 @@
 
 namespace maestro {
 
+/// The ranks of a replica that hold a parameter.
+enum class Holding : std::uint8_t {
+  tensor_parts,  ///< a part on each rank of a tensor group
+  replicated,    ///< all of it on each rank
+  expert_parts   ///< some experts' rows on each rank of an expert group
+};
+
 /// The part of a parameter that a rank holds: some rows (first dimension), or some columns of a matrix.
 struct ParameterSlice {
   struct Range {
@@ -51,7 +58,9 @@ struct ParameterSlice {
   };
   std::vector<Range> rows;  ///< held consecutively in this order, without overlap; empty: all
   Range columns;            ///< count 0: all
+  bool experts = false;     ///< the rows of an expert rank, not of a tensor rank
   [[nodiscard]] bool cut() const { return !rows.empty() || columns.count > 0; }
+  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
 };
 
 /// The flat buffers of Parameters.
@@ -91,8 +100,13 @@ class Parameter {
   [[nodiscard]] const Shape& shape() const { return shape_; }  ///< shape of the part held here
   /// Returns the shape of the unsharded parameter: shape() unless it is sharded.
   [[nodiscard]] const Shape& whole_shape() const { return whole_shape_; }
-  /// Returns true when the ranks of a tensor group hold parts of the parameter.
+  /// Returns true when the ranks of a group hold parts of the parameter.
   [[nodiscard]] bool sharded() const { return slice_.cut(); }
+  [[nodiscard]] Holding holding() const {
+    return !sharded() ? Holding::replicated : slice_.experts ? Holding::expert_parts : Holding::tensor_parts;
+  }
+  /// Returns whether another rank's parameter is the same part of it.
+  [[nodiscard]] bool same_part(const Parameter& other) const { return slice_ == other.slice_; }
   /// Consecutive rows: `row` here is `whole_row` of the unsharded parameter.
   struct Run {
     std::int64_t row = 0;
@@ -103,8 +117,10 @@ class Parameter {
   [[nodiscard]] std::vector<Run> runs() const;
   /// Returns the held columns of the unsharded parameter (elements of a row, dimensions after the first folded).
   [[nodiscard]] ParameterSlice::Range columns() const;
-  /// Returns how many groups the rows have. In products each group is a separate matrix.
+  /// Returns how many groups the rows held here have, and those of the unsharded parameter. In products each group is a
+  /// separate matrix.
   [[nodiscard]] std::int64_t groups() const { return groups_; }
+  [[nodiscard]] std::int64_t whole_groups() const { return whole_groups_; }
   [[nodiscard]] const UpdateRule& rule() const { return rule_; }
   /// Returns the step's gradients of a table that is trained by rows; null for every other parameter.
   [[nodiscard]] RowGradients* row_gradients() const { return row_gradients_.get(); }
@@ -141,6 +157,7 @@ class Parameter {
   Shape whole_shape_;
   ParameterSlice slice_;
   std::int64_t groups_ = 1;
+  std::int64_t whole_groups_ = 1;
   bool decayed_ = false;
   UpdateRule rule_;
   std::function<void(std::span<float>)> initialise_;
@@ -173,7 +190,7 @@ struct ParameterSpec {
   bool decayed = false;                              ///< weight decay applies (matrices)
   std::function<void(std::span<float>)> initialise;  ///< fills all values of the unsharded parameter in a fresh model
   ParameterSlice slice = {};                         ///< slice of a sharded parameter: the part that this rank holds
-  std::int64_t groups = 1;  ///< equal groups of rows, here and in the unsharded parameter (Parameter::groups)
+  std::int64_t groups = 1;  ///< equal groups of rows in the unsharded parameter (Parameter::whole_groups)
   UpdateRule rule = {};
 };
 
@@ -264,12 +281,12 @@ class Parameters {
   void clear_gradients(const OperatorTable& ops);
   /// Returns the named flat buffer, a vector; undefined if it is not allocated.
   [[nodiscard]] Tensor buffer(ParameterBuffer which) const;
-  /// Return the sharded and the replicated parts of gradients(), at most two spans each, none empty; together they
-  /// cover gradients(), including alignment zeros. At the end of a step replicated parts are summed over the tensor
-  /// group and all parts over the context group. Then a model's sum of squares adds the sharded spans on every tensor
-  /// rank and the replicated spans on a single rank.
-  [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const;
-  [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const;
+  /// Returns the parts of gradients() with this holding, at most two spans, none empty; together the holdings' spans
+  /// cover gradients(), including alignment zeros.
+  [[nodiscard]] std::vector<std::span<float>> gradients_of(Holding holding) const;
+  /// Return the gradients that are cut over a tensor group, and those that every rank has.
+  [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const { return gradients_of(Holding::tensor_parts); }
+  [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const { return gradients_of(Holding::replicated); }
   /// Returns the optimizer steps so far, for AdamW's bias corrections; steps without work for the section do not count.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
@@ -310,9 +327,13 @@ class Parameters {
   std::deque<Parameter> parameters_;  // stable addresses
   std::size_t elements_ = 0;
   std::size_t decayed_elements_ = 0;
-  std::size_t decayed_sharded_end_ = 0;  // PA-1: decayed sharded, decayed replicated, other sharded, other replicated
-  std::size_t other_sharded_end_ = 0;
   std::size_t learned_elements_ = 0;
+  struct HeldRange {
+    Holding holding;
+    bool decayed;
+    ShardRange elements;
+  };
+  std::vector<HeldRange> held_;  // PA-1: decayed, then others; without gaps
   std::int64_t updates_ = 0;
   ShardRange kept_;  // range of kept moments, if the optimizer state is sharded
   bool shares_moments_ = false;

@@ -75,11 +75,11 @@ class Probe {
   }
 
   void copy_weights_of_version() {
-    VersionMap map({{SectionId(0), LayoutRank(0), 1, sent_weights(*section_, 0)}});
+    VersionMap map({{SectionId(0), LayoutRank(0), 1, sent_weights(*section_, {})}});
     const std::size_t bytes = static_cast<std::size_t>(map.elements()) * size_of(precision_);
     const AlignedMemory version(bytes), taken(bytes);
     const WeightPiece& whole = map.pieces().front();
-    const std::vector<WeightPart> parts = sent_weights(*section_, 0);
+    const std::vector<WeightPart> parts = sent_weights(*section_, {});
     const ConstTensor tensor = ConstTensor(taken.data(), precision_, Shape{map.elements(), 1});
     for (int round = 0; round < options_.rounds; ++round) {
       const auto copy = [&] { copy_weights(*section_, parts, whole.own, precision_, version.data()); };

@@ -133,6 +133,35 @@ TEST(Parameters, sharded_and_replicated_gradients_are_two_spans_each_and_all_tog
   }
 }
 
+TEST(Parameters, rows_of_experts_are_spans_and_groups_of_their_own) {  // PA-1
+  Parameters parameters;
+  parameters.add(counted("router", {6, 5}, true));
+  ParameterSpec experts = counted("experts", {6 * 4, 5}, true, {{{8, 8}}, {}, true});
+  experts.groups = 6;
+  const Parameter& owned = parameters.add(std::move(experts));
+  parameters.add(counted("bias", {6, 4}, false, {{{2, 2}}, {}, true}));
+  parameters.add(counted("out", {4, 5}, true, {{}, {0, 2}}));
+  parameters.allocate(true);
+  EXPECT_EQ(owned.groups(), 2);
+  EXPECT_EQ(owned.whole_groups(), 6);
+  std::size_t elements = 0;
+  for (const auto& [holding, count] : {std::pair{Holding::expert_parts, 2U}, std::pair{Holding::tensor_parts, 1U},
+                                       std::pair{Holding::replicated, 1U}}) {
+    const auto spans = parameters.gradients_of(holding);
+    EXPECT_EQ(spans.size(), count);
+    for (const std::span<float> span : spans) {
+      elements += span.size();
+      for (float& value : span) value = static_cast<float>(holding);
+    }
+  }
+  EXPECT_EQ(elements, parameters.gradients().size());
+  for (Parameter& parameter : parameters.all()) {
+    for (const float value : parameter.gradient().span<float>()) {
+      EXPECT_EQ(value, static_cast<float>(parameter.holding())) << parameter.name();
+    }
+  }
+}
+
 TEST(Parameters, without_slices_everything_is_replicated) {
   Parameters parameters;
   parameters.add(counted("weight", {5, 5}, true));

@@ -45,15 +45,22 @@ Probed probe_rank(const ResolvedJob& plan, const MicroBatchPlan& batch, LayoutRa
 /// Executes all ranks of a replica. Returns the first rank's results.
 Probed probe_replica(const ResolvedJob& plan, const MicroBatchPlan& batch, const OperatorTable& table) {
   const Layout layout = plan.graph.node(batch.section).layout;
-  EXPECT_TRUE(layout.tensor == 1 || layout.context == 1) << "one group is enough here";
-  auto groups = make_thread_group(layout.ranks());
-  std::vector<Probed> probed(static_cast<std::size_t>(layout.ranks()));
+  std::vector<std::unique_ptr<Communicator>> groups;
+  std::vector<ParallelContext> contexts(static_cast<std::size_t>(layout.ranks()));
+  for (const RankGroup& group : rank_groups(layout)) {
+    std::int64_t rank = group.first;
+    for (std::unique_ptr<Communicator>& made : make_thread_group(group.size)) {
+      contexts[static_cast<std::size_t>(rank)].*group.member = groups.emplace_back(std::move(made)).get();
+      rank += group.stride;
+    }
+  }
+  std::vector<Probed> probed(contexts.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < probed.size(); ++rank) {
     threads.emplace_back([&, rank] {
       ProbeSite site;
       site.table = &table;
-      (layout.tensor > 1 ? site.tensor_group : site.context_group) = groups[rank].get();
+      site.parallel = contexts[rank];
       probed[rank] = probe_rank(plan, batch, LayoutRank(static_cast<std::uint32_t>(rank)), site);
     });
   }

@@ -13,6 +13,7 @@
 #include "runtime/collective/thread_group.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 #include "sections/decoder/decoder_section.hpp"
+#include "sections/parameter_holders.hpp"
 
 namespace maestro::testing {
 
@@ -83,13 +84,6 @@ const Port& port_of(const std::vector<Port>& ports, const std::string& name) {
   throw std::out_of_range("the section has no port " + name);
 }
 
-void sum_gradients(const Parameters& parameters, const ParallelContext& parallel) {
-  if (parallel.tensor_group != nullptr) {
-    for (const std::span<float> span : parameters.replicated_gradients()) parallel.tensor_group->all_reduce_sum(span);
-  }
-  if (parallel.context_group != nullptr) parallel.context_group->all_reduce_sum(parameters.gradients());
-}
-
 }  // namespace
 
 void add_metrics(std::vector<MetricSum>& sums, const std::vector<MetricSum>& more) {
@@ -130,19 +124,18 @@ struct ParallelBench::Work {
 };
 
 ParallelBench::ParallelBench(Layout layout, const SectionContext& context, const Build& build) : layout_(layout) {
-  for (std::int64_t part = 0; part < layout.context && layout.tensor > 1; ++part) {
-    tensor_groups_.push_back(make_thread_group(layout.tensor));
+  std::vector<ParallelContext> ranks;
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) ranks.push_back({layout, rank});
+  for (const RankGroup& group : rank_groups(layout)) {
+    std::int64_t rank = group.first;
+    for (std::unique_ptr<Communicator>& made : make_thread_group(group.size)) {
+      ranks[static_cast<std::size_t>(rank)].*group.member = groups_.emplace_back(std::move(made)).get();
+      rank += group.stride;
+    }
   }
-  for (std::int64_t part = 0; part < layout.tensor && layout.context > 1; ++part) {
-    context_groups_.push_back(make_thread_group(layout.context));
-  }
-  const auto member = [](auto& groups, std::int64_t group, std::int64_t rank) {
-    return groups.empty() ? nullptr : groups[static_cast<std::size_t>(group)][static_cast<std::size_t>(rank)].get();
-  };
-  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
-    const std::int64_t tensor = layout.tensor_of(rank), part = layout.context_of(rank);
+  for (const ParallelContext& rank : ranks) {
     SectionContext own = context;
-    own.parallel = {layout, rank, member(tensor_groups_, part, tensor), member(context_groups_, tensor, part)};
+    own.parallel = rank;
     ranks_.push_back({own, build(own), std::make_unique<Arena>()});
   }
 }
@@ -162,7 +155,7 @@ void ParallelBench::on_every_rank(const std::function<void(Rank&)>& work) {
           if (!first) first = std::current_exception();
         }
         const ParallelContext& parallel = rank.context.parallel;
-        for (Communicator* group : {parallel.tensor_group, parallel.context_group}) {
+        for (Communicator* group : parallel.groups()) {
           if (group != nullptr) group->abort("rank " + std::to_string(parallel.rank) + " failed");
         }
       }
@@ -210,7 +203,7 @@ void ParallelBench::run_rank(Rank& rank, Work& work) {
     const Tensor& gradient = inputs[feed.port].gradient();
     work.put(work.input_gradients, feed.port, gradient.defined() ? gradient : zero.tensor(), feed.whole, block);
   }
-  if (parameters.trained()) sum_gradients(parameters, rank.context.parallel);
+  if (parameters.trained()) sum_over_holders(parameters, rank.context.parallel);
 }
 
 ParallelPass ParallelBench::run(const Batch& batch, Pass pass, const std::vector<Feed>& feeds,
@@ -240,18 +233,18 @@ void ParallelBench::set_routes(RouteHook* hook) {
   for (const Rank& rank : ranks_) dynamic_cast<DecoderSection&>(*rank.section).set_routes(hook);
 }
 
-std::vector<Section*> ParallelBench::tensor_ranks(std::int64_t context) {
+std::vector<Section*> ParallelBench::holders(std::int64_t copy) {
   std::vector<Section*> sections;
-  for (std::int64_t rank = 0; rank < layout_.tensor; ++rank) {
-    sections.push_back(&section(context * layout_.tensor + rank));
+  for (std::int64_t rank = 0; rank < layout_.holders(); ++rank) {
+    sections.push_back(&section(copy * layout_.holders() + rank));
   }
   return sections;
 }
 
 TensorSnapshot ParallelBench::whole(ParameterBuffer which) {
-  TensorSnapshot first = export_tensors(tensor_ranks(0), which).value_or_throw();
-  for (std::int64_t part = 1; part < layout_.context; ++part) {
-    expect_same(export_tensors(tensor_ranks(part), which).value_or_throw(), first);
+  TensorSnapshot first = export_tensors(holders(), which).value_or_throw();
+  for (std::int64_t copy = 1; copy < layout_.ranks() / layout_.holders(); ++copy) {
+    expect_same(export_tensors(holders(copy), which).value_or_throw(), first);
   }
   return first;
 }
@@ -265,12 +258,13 @@ void ParallelBench::load(const TensorSnapshot& values) {
 double ParallelBench::gradient_sum_of_squares() {
   const OperatorTable& ops = *ranks_.front().context.ops;
   double sum = 0;
-  for (Section* each : tensor_ranks()) {
-    for (const std::span<float> span : each->parameters().sharded_gradients())
-      sum += ops.run(SumOfSquares{.values = span});
+  for (const Rank& rank : ranks_) {
+    for (const HeldGradients& held : held_gradients(rank.section->parameters(), rank.context.parallel)) {
+      for (std::size_t at = 0; held.counted && at < held.spans.size(); ++at) {
+        sum += ops.run(SumOfSquares{.values = held.spans[at]});
+      }
+    }
   }
-  for (const std::span<float> span : section(0).parameters().replicated_gradients())
-    sum += ops.run(SumOfSquares{.values = span});
   return sum;
 }
 

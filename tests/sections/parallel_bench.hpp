@@ -61,9 +61,11 @@ class ParallelBench {
   [[nodiscard]] Section& section(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)].section; }
   /// Sets every rank's hook into the choice of experts; null: none. The sections are decoders.
   void set_routes(RouteHook* hook);
-  /// Returns the sections of a context part, by tensor index.
-  [[nodiscard]] std::vector<Section*> tensor_ranks(std::int64_t context = 0);
-  /// Returns a flat buffer with the complete section by stored names, as the first context part holds it.
+  /// Returns the sections of consecutive ranks that hold all parameters together; without ranks that share experts, of
+  /// a context part.
+  [[nodiscard]] std::vector<Section*> holders(std::int64_t copy = 0);
+  /// Returns a flat buffer with the complete section by stored names, as the first ranks hold it. Expects the same bits
+  /// on the other ranks.
   [[nodiscard]] TensorSnapshot whole(ParameterBuffer which = ParameterBuffer::values);
   /// Loads the complete `values` on every rank.
   void load(const TensorSnapshot& values);
@@ -81,8 +83,7 @@ class ParallelBench {
   void run_rank(Rank& rank, Work& work);
 
   Layout layout_;
-  std::vector<std::vector<std::unique_ptr<Communicator>>> tensor_groups_;   // by context part
-  std::vector<std::vector<std::unique_ptr<Communicator>>> context_groups_;  // by tensor index
+  std::vector<std::unique_ptr<Communicator>> groups_;
   std::vector<Rank> ranks_;
 };
 

@@ -77,12 +77,12 @@ TEST(ParallelState, weights_folders_do_not_tell_the_number_of_ranks) {
     two.load(single.whole());
     const TemporaryFolder out;
     save_weights(single.section(0), out.path() / "one").or_throw();
-    save_weights(two.tensor_ranks(), out.path() / "two").or_throw();
+    save_weights(two.holders(), out.path() / "two").or_throw();
     for (const char* file : {"model.safetensors", "config.json"}) {
       EXPECT_FALSE(bytes_of(out.path() / "one" / file).empty());
       EXPECT_EQ(bytes_of(out.path() / "one" / file), bytes_of(out.path() / "two" / file)) << file;
     }
-    for (Section* rank : four.tensor_ranks()) load_weights(*rank, out.path() / "two").or_throw();
+    for (Section* rank : four.holders()) load_weights(*rank, out.path() / "two").or_throw();
     expect_same(four.whole(), single.whole());
   }
 }
@@ -126,7 +126,7 @@ TEST(ParallelState, files_of_another_tool_load_on_ranks_as_on_one) {
     };
     ParallelBench single({}, bench.context("lm", true), build), ranks({2, 1}, bench.context("lm", true), build);
     load_weights(single.section(0), reference_folder(name)).or_throw();
-    for (Section* rank : ranks.tensor_ranks()) load_weights(*rank, reference_folder(name)).or_throw();
+    for (Section* rank : ranks.holders()) load_weights(*rank, reference_folder(name)).or_throw();
     expect_same(ranks.whole(), single.whole());
   }
 }

@@ -43,11 +43,12 @@ Membership among_stages(const ReplicaSpec& spec, LayoutRank rank) {
   return among(spec, rank, end_stages_of(*spec.graph, spec.section, spec.replica), node.stage == 0 ? 0 : 1);
 }
 
-/// Returns the replicas that share the optimizer state; nothing on a later context part (RX-1, first context part).
+/// Returns the replicas that share the optimizer state; nothing on a rank whose state lower ranks hold (RX-1, first
+/// holders).
 Membership for_moments(const ReplicaSpec& spec, LayoutRank rank) {
   const Layout& layout = spec.graph->node(spec.section).layout;
   const bool shares = spec.ranks[rank.value()].runner->section().parameters().optimizer_sharded();
-  return shares && layout.context_of(rank.value()) == 0 ? among_replicas(spec, rank) : Membership();
+  return shares && rank.value() < layout.holders() ? among_replicas(spec, rank) : Membership();
 }
 
 std::span<float> tied_gradient_of(const ReplicaSpec& spec, LayoutRank rank) {

@@ -6,8 +6,8 @@
 // All members of an exchange choose the same mechanism (WR-1): NcclExchange if each has a separate CUDA device and
 // gradients are sent in f32, else HostExchange.
 //
-// RX-1 (first context part): ranks of later context parts hold the same optimizer state as the first part's ranks; they
-//        take no part in gathering it.
+// RX-1 (first holders): the first ranks of a replica hold all of the optimizer state (Layout::holders): without ranks
+//        that share experts, the first context part's. The others take no part in gathering it.
 // RX-2 (unlike replicas): of replicas that differ in context only the first part's ranks exchange with other replicas;
 //        each replica adds its parts up before (StepAction::add_ranks), and copies the results to them (spread).
 #pragma once

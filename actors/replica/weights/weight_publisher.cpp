@@ -47,7 +47,7 @@ WeightPublisher::WeightPublisher(ReplicaSpec& spec, const caf::actor& self)
   if (!sends()) return;
   const std::uint32_t receivers = receivers_of(*spec.graph, spec.section);
   for (std::uint32_t rank = 0; rank < spec.ranks.size(); ++rank) {
-    if (spec.graph->node(spec.section).layout.context_of(rank) == 0) add_outlet(LayoutRank(rank));
+    if (rank < spec.graph->node(spec.section).layout.holders()) add_outlet(LayoutRank(rank));
   }
   const auto freed = [weak = self_] {
     if (const auto alive = caf::actor_cast<caf::actor>(weak)) send_from_outside(alive, BufferFree{});
@@ -63,8 +63,8 @@ WeightPublisher::WeightPublisher(ReplicaSpec& spec, const caf::actor& self)
 
 void WeightPublisher::add_outlet(LayoutRank rank) {
   const GraphNode& node = spec_->graph->node(spec_->section);
-  Section& section = spec_->ranks[rank.value()].runner->section();
-  WeightBlock block{spec_->section, rank, node.replicas, sent_weights(section, node.layout.tensor_of(rank.value()))};
+  SectionRunner& runner = *spec_->ranks[rank.value()].runner;
+  WeightBlock block{spec_->section, rank, node.replicas, sent_weights(runner.section(), runner.context().parallel)};
   blocks_.push_back(block);
   const auto elements = static_cast<std::size_t>(block.elements());
   const ShardRange shard = shard_range(elements, static_cast<std::size_t>(node.replicas), spec_->replica.value());

@@ -23,7 +23,7 @@ InputRingSpec ring_of(const ReplicaSpec& spec) {
   for (const GraphRegister& each : spec.graph->registers()) {
     if (each.to != spec.section) continue;
     const GraphNode& sender = spec.graph->node(each.from);
-    pieces += sender.layout.tensor * sender.replicas;
+    pieces += sender.layout.holders() * sender.replicas;
   }
   ring.max_pieces = static_cast<std::uint32_t>(pieces);
   ring.max_rows = 0;
