@@ -326,6 +326,7 @@ void ProcessRun::prepare() {
     SectionContext context;
     context.name = config.name;
     context.precision = config.precision;
+    context.trained = state.part.plan.graph.node(SectionId(static_cast<std::uint32_t>(index))).trained();
     context.meta = true;
     context.ops = &state.part.memory.ops;
     check_same_model(state.part.plan.sections[index].factory(context)->config_json(), config.weights).or_throw();

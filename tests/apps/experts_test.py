@@ -77,6 +77,12 @@ class Experts(SystemTest):
                 changed = self.train(other, "--resume", "out/checkpoints/step-00000003")
                 self.assertEqual(set(self.metrics(changed)), {4, 5, 6})
 
+    def test_are_balanced_in_a_run_that_starts_from_weights(self):
+        self.train(self.job("batch", steps=1))
+        (self.folder / "out/models/teacher").rename(self.folder / "weights")
+        found = self.train(self.job("batch", {"weights": "weights", "trained": True}))
+        self.assertIn("balance", self.metrics(found)[1])
+
     def test_are_pulled_towards_equal_loads(self):
         largest = {}
         for name, section in (("none", {"balance": "none"}), ("bias", {"bias_rate": 0.002})):
