@@ -8,7 +8,10 @@
 //   replicated     tensor, context     the first rank
 //   expert parts   copies              the first copy
 //
+// EM-1 (one home): under each mapping a micro-batch's rows, and its routes' rows, are each on a single rank.
 // EM-2 (sum over holders): a parameter's gradient is summed over exactly the ranks that hold it.
+// EM-3 (even in dry passes): in memory without values the counts of routes are unknown; then each rank's routes are
+//       spread evenly over all experts (ExpertRows).
 #pragma once
 
 #include <array>

@@ -10,7 +10,7 @@
 // `expert` consecutive ranks holds a part of the experts, and the ranks after them hold copies.
 // Each pipeline stage is a separate section of the graph.
 //
-// Under either mapping a micro-batch's rows, and its routes' rows, are each on a single rank.
+// Under either mapping a micro-batch's rows, and its routes' rows, are each on a single rank (EM-1, one home).
 #pragma once
 
 #include <algorithm>

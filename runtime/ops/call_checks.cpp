@@ -66,9 +66,13 @@ void check_product(const char* op, DType compute, const Tensor& x, const Paramet
   }
 }
 
-void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts) {
+void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts,
+                   std::int64_t ranks) {
   check_product("expert_networks", compute, x, *experts.in, nullptr);
-  const std::int64_t count = routes.offsets.tensor().elements() - 1;
+  const std::int64_t all = routes.offsets.tensor().elements() - 1, count = all / ranks;
+  if (all % ranks != 0) {
+    fail("expert_networks", "ranks must share the experts evenly", {{"the router's experts", all}, {"ranks", ranks}});
+  }
   for (const Parameter* matrix : {experts.in, experts.out}) {
     if (matrix->groups() == count) continue;
     fail("expert_networks", "the router and the weights must have as many experts",

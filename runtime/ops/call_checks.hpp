@@ -17,8 +17,10 @@ struct Routes;
 
 /// Checks a product of x (M, K) in `compute` with a weight (N, K) and a bias (N); without a bias: null.
 void check_product(const char* op, DType compute, const Tensor& x, const Parameter& weight, const Parameter* bias);
-/// Checks x (M, C) with routes for M tokens; `experts` has E groups (2F, C) and (C, F).
-void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts);
+/// Checks x (M, C) with routes for M tokens; `experts` has E groups (2F, C) and (C, F), or on each of `ranks` ranks
+/// that share them E / ranks.
+void check_experts(DType compute, const Tensor& x, const Routes& routes, const ExpertMatrices& experts,
+                   std::int64_t ranks);
 /// Checks the choice of `chosen` of E experts by logits (M, E) f32, with a bias (E) f32 or none.
 void check_route(const Tensor& logits, std::int64_t chosen, const RouteOptions& options, const Tensor& bias);
 /// Checks the choice of `chosen` different experts of E for each row of logits (M, E) f32: `experts` (M chosen). Reads

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/ops/call_checks.hpp"
+#include "runtime/ops/expert_rows.hpp"
 
 namespace maestro {
 
@@ -119,7 +120,9 @@ Var sample_loads(Tape& tape, const Routes& routes, const TokenSamples& samples) 
   const Tensor& sums = loads.tensor();
   const OperatorTable& ops = tape.ops();
   ops.run(CountRoutes{.experts = routes.experts.tensor(), .starts = samples.starts.tensor(), .counts = sums});
-  if (samples.group != nullptr) samples.group->all_reduce_sum(sums.span<float>());
+  for (Communicator* const group : samples.groups) {
+    if (group != nullptr) group->all_reduce_sum(sums.span<float>());
+  }
   ops.run(Multiply{.a = sums, .b = samples.per_route.tensor(), .out = sums});
   Var by_token = tape.output({routes.tokens, experts}, DType::f32, false);
   ops.run(IndexSelect{.from = sums, .index = ids_of(samples.of_token), .to = by_token.value()});
@@ -131,29 +134,22 @@ namespace {
 /// The experts of a micro-batch's routes, with the operators that both passes use.
 class RoutedExperts {
  public:
-  RoutedExperts(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts)
-      : tape_(&tape), x_(x), routes_(routes), experts_(experts) {}
+  RoutedExperts(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts, Communicator* group)
+      : tape_(&tape), x_(x), weights_(routes.weights), rows_(tape, routes, group), experts_(experts) {}
 
   /// Returns the first products' results, (R, 2F) act.
   [[nodiscard]] Block parts() const {
-    Block made = product(by_row(x_.value()), *experts_.in);
+    Block made = product(rows_.rows_of(x_.value()), *experts_.in);
     add_bias(experts_.in_bias, {}, made);
     return made;
   }
   /// Returns the networks' results by row, (R, C) act, from their values times the rows' weights.
   [[nodiscard]] Block results(const Block& weighted) const {
     Block made = product(weighted, *experts_.out);
-    add_bias(experts_.out_bias, routes_.weights.value(), made);
+    add_bias(experts_.out_bias, rows_.weights(), made);
     return made;
   }
-  [[nodiscard]] std::int64_t rows() const { return routes_.row_tokens.tensor().elements(); }
   [[nodiscard]] std::int64_t ffn() const { return experts_.out->shape().columns(); }
-  /// Returns the rows' tokens in `of` (M, C): (R, C) act.
-  [[nodiscard]] Block by_row(const Tensor& of) const {
-    Block rows = scratch(of.columns());
-    ops().run(IndexSelect{.from = of, .index = ids_of(routes_.row_tokens), .to = rows.tensor()});
-    return rows;
-  }
   /// Returns the networks' values (R, F) act from the first products' results.
   [[nodiscard]] Block values(const Block& parts) const {
     Block h = scratch(ffn());
@@ -162,45 +158,42 @@ class RoutedExperts {
   }
   /// Multiplies rows (R, F) by their routes' weights, in place.
   void weigh(const Block& rows) const {
-    ops().run(Multiply{.a = rows.tensor(), .b = routes_.weights.value(), .out = rows.tensor()});
+    ops().run(Multiply{.a = rows.tensor(), .b = rows_.weights(), .out = rows.tensor()});
   }
-  void combine(const Block& rows, const Tensor& to) const {
-    ops().run(CombineRows{.rows = rows.tensor(), .places = routes_.places.tensor(), .y = to});
-  }
+  void combine(const Block& rows, const Tensor& to) const { rows_.combine(rows, to); }
 
   /// Adds the gradients of x, weights, matrices and biases, from dy (M, C) act.
   void backward(const Tensor& dy, const Block& parts) const {
     const Block dparts = scratch(2 * ffn());
-    backward_out(by_row(dy), parts, dparts);
+    backward_out(rows_.rows_of(dy), parts, dparts);
     backward_in(dparts);
   }
 
  private:
   [[nodiscard]] const OperatorTable& ops() const { return tape_->ops(); }
   [[nodiscard]] Block scratch(std::int64_t columns) const {
-    return tape_->scratch({rows(), columns}, tape_->compute());
+    return tape_->scratch({rows_.count(), columns}, tape_->compute());
   }
   /// Returns the rows' products with their experts' matrices, (R, N) act.
   [[nodiscard]] Block product(const Block& rows, Parameter& weight) const {
     Block y = scratch(weight.shape()[0] / weight.groups());
     ops().run(GroupedLinear{.x = rows.tensor(),
                             .w = &weight.packed(ops(), tape_->compute(), PackFor::forward),
-                            .offsets = routes_.offsets.tensor(),
+                            .offsets = rows_.offsets(),
                             .y = y.tensor(),
                             .rows_alone = tape_->rows_alone()});
     return y;
   }
   void add_bias(const Parameter* bias, const Tensor& weights, const Block& to) const {
     if (bias == nullptr) return;
-    ops().run(
-        GroupedBias{.bias = bias->value(), .offsets = routes_.offsets.tensor(), .weights = weights, .y = to.tensor()});
+    ops().run(GroupedBias{.bias = bias->value(), .offsets = rows_.offsets(), .weights = weights, .y = to.tensor()});
   }
   /// Adds the gradients of a bias and, if defined, of the rows' weights.
   void add_bias_gradient(const Block& dy, const Parameter* bias, const Tensor& weights, const Tensor& dweights) const {
     if (bias == nullptr || (!bias->trained() && !dweights.defined())) return;
     ops().run(GroupedBiasBackward{.dy = dy.tensor(),
                                   .bias = bias->value(),
-                                  .offsets = routes_.offsets.tensor(),
+                                  .offsets = rows_.offsets(),
                                   .weights = weights,
                                   .dbias = bias->gradient(),
                                   .dweights = dweights});
@@ -208,13 +201,13 @@ class RoutedExperts {
   void add_weight_gradient(const Block& dy, const Block& x, Parameter& weight) const {
     if (!weight.trained()) return;
     ops().run(GroupedLinearBackwardWeight{
-        .dy = dy.tensor(), .x = x.tensor(), .offsets = routes_.offsets.tensor(), .dw = weight.gradient()});
+        .dy = dy.tensor(), .x = x.tensor(), .offsets = rows_.offsets(), .dw = weight.gradient()});
   }
   [[nodiscard]] Block input_gradient(const Block& dy, Parameter& weight) const {
     Block dx = scratch(weight.shape().columns());
     ops().run(GroupedLinearBackwardInput{.dy = dy.tensor(),
                                          .w = &weight.packed(ops(), tape_->compute(), PackFor::backward_input),
-                                         .offsets = routes_.offsets.tensor(),
+                                         .offsets = rows_.offsets(),
                                          .dx = dx.tensor()});
     return dx;
   }
@@ -222,12 +215,12 @@ class RoutedExperts {
     const Block h = values(parts);
     const Block dweighted = input_gradient(drows, *experts_.out);
     Block dweights;
-    if (routes_.weights.needs_gradient()) {
-      dweights = tape_->scratch({rows(), 1}, DType::f32);
+    if (weights_.needs_gradient()) {
+      dweights = tape_->scratch({rows_.count(), 1}, DType::f32);
       ops().run(RowDot{.a = dweighted.tensor(), .b = h.tensor(), .y = dweights.tensor()});
     }
-    add_bias_gradient(drows, experts_.out_bias, routes_.weights.value(), dweights.tensor());
-    if (dweights.defined()) tape_->add_gradient(routes_.weights, dweights);
+    add_bias_gradient(drows, experts_.out_bias, rows_.weights(), dweights.tensor());
+    if (dweights.defined()) rows_.add_weight_gradient(dweights);
     weigh(h);
     add_weight_gradient(drows, h, *experts_.out);
     weigh(dweighted);
@@ -235,7 +228,7 @@ class RoutedExperts {
   }
   void backward_in(const Block& dparts) const {
     add_bias_gradient(dparts, experts_.in_bias, {}, {});
-    if (experts_.in->trained()) add_weight_gradient(dparts, by_row(x_.value()), *experts_.in);
+    if (experts_.in->trained()) add_weight_gradient(dparts, rows_.rows_of(x_.value()), *experts_.in);
     if (!x_.needs_gradient()) return;
     const Block dx = tape_->scratch(x_.value().shape(), tape_->compute());
     combine(input_gradient(dparts, *experts_.in), dx.tensor());
@@ -244,17 +237,19 @@ class RoutedExperts {
 
   Tape* tape_;
   Var x_;
-  Routes routes_;
+  Var weights_;
+  ExpertRows rows_;
   ExpertMatrices experts_;
 };
 
 }  // namespace
 
-Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts) {
-  check_experts(tape.compute(), x.value(), routes, experts);
+Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts,
+                    Communicator* group) {
+  check_experts(tape.compute(), x.value(), routes, experts, group == nullptr ? 1 : group->size());
   const bool needs_gradient = x.needs_gradient() || routes.weights.needs_gradient() || experts.in->trained();
   Var y = tape.output(x.value().shape(), tape.compute(), needs_gradient);
-  const RoutedExperts work(tape, x, routes, experts);
+  const RoutedExperts work(tape, x, routes, experts, group);
   const Block parts = work.parts();
   const Block weighted = work.values(parts);
   work.weigh(weighted);

@@ -3,6 +3,7 @@
 // micro-batch has M tokens and R = M k routes.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "runtime/collective/communicator.hpp"
@@ -32,16 +33,16 @@ Routes route_to(Tape& tape, const Var& logits, std::int64_t chosen, const RouteO
 Var log_sigmoid(Tape& tape, const Var& x);
 /// The samples of the M tokens, which may be some of the samples' tokens.
 struct TokenSamples {
-  Block starts;                   ///< (S + 1) i32: the first of the M tokens of each sample; the last is M
-  Block of_token;                 ///< (M) i32: each token's sample
-  Block per_route;                ///< (S, 1) f32: E / (k T), T all tokens of the sample
-  Communicator* group = nullptr;  ///< ranks that have the samples' other tokens; null: none
+  Block starts;                              ///< (S + 1) i32: the first of the M tokens of each sample; the last is M
+  Block of_token;                            ///< (M) i32: each token's sample
+  Block per_route;                           ///< (S, 1) f32: E / (k T), T all tokens of the sample
+  std::array<Communicator*, 2> groups = {};  ///< which have the samples' other tokens; null: none
 };
 /// Returns for each token the loads of the experts in its sample: (M, E) f32, E times an expert's share of the sample's
 /// routes, so that their mean is 1. Without a gradient.
 Var sample_loads(Tape& tape, const Routes& routes, const TokenSamples& samples);
 
-/// Weights of a layer's experts, gated feed-forward networks.
+/// Weights of a layer's experts, gated feed-forward networks; or of a rank's experts, whose number is then E.
 struct ExpertMatrices {
   Parameter* in = nullptr;   ///< (E 2F, C), E groups [gate | up]
   Parameter* out = nullptr;  ///< (E C, F), E groups
@@ -54,6 +55,10 @@ struct ExpertMatrices {
 ///
 /// The weight multiplies an expert's values before its last product, which is linear. For the backward pass the tape
 /// keeps x and the first products' results, (R, 2F) act; the other values of routes are computed again.
-Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts);
+///
+/// With `group`, host ranks that each own an equal part of the experts, `experts` are this rank's, x and the routes are
+/// of its tokens, to all experts, and rows travel to their experts' owners and back (ExpertRows).
+Var expert_networks(Tape& tape, const Var& x, const Routes& routes, const ExpertMatrices& experts,
+                    Communicator* group = nullptr);
 
 }  // namespace maestro
