@@ -39,12 +39,13 @@ void report_mean(Outputs& outputs, const char* name, const std::vector<Pending<L
 
 std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& inputs, const ExpertConfig& experts,
                                                  const ParallelContext& parallel) {
-  if (!experts.judged() || inputs.pass() != Pass::train || parallel.tensor() > 0) return nullptr;
+  const bool own_rows = parallel.layout.expert > 1;
+  if (!experts.judged() || inputs.pass() != Pass::train || (parallel.tensor() > 0 && !own_rows)) return nullptr;
   auto balance = std::make_shared<ExpertBalance>();
   balance->experts_ = experts;
   balance->token_scale_ = inputs.token_scale();
   const SequenceLayout& layout = inputs.layout();
-  const RowRange own = context_rows(parallel, layout);
+  const RowRange own = routed_rows(parallel, layout);
   const auto row_of = [&](std::int32_t offset) {
     return static_cast<std::int32_t>(std::clamp<std::int64_t>(offset - own.first, 0, own.count));
   };
@@ -61,7 +62,10 @@ std::shared_ptr<ExpertBalance> ExpertBalance::of(Tape& tape, const Inputs& input
   const std::int32_t all[] = {0, static_cast<std::int32_t>(own.count)};
   balance->all_rows_ = tape.indices(all);
   balance->zeros_ = tape.indices(std::vector<std::int32_t>(static_cast<std::size_t>(own.count)));
-  balance->samples_ = {tape.indices(starts), tape.indices(samples), column_of(tape, per_route), parallel.context_group};
+  balance->samples_ = {tape.indices(starts),
+                       tape.indices(samples),
+                       column_of(tape, per_route),
+                       {own_rows ? parallel.tensor_group : nullptr, parallel.context_group}};
   return balance;
 }
 

@@ -31,7 +31,7 @@ class ExpertBalance {
     Parameter* bias = nullptr;   ///< (E); null: none
   };
   /// Returns the losses of a training pass; null if `experts`, which is resolved, is not judged(), in other passes, and
-  /// on tensor ranks but the first, whose scores are the same.
+  /// on tensor ranks but the first if their scores are the same (routed_rows).
   [[nodiscard]] static std::shared_ptr<ExpertBalance> of(Tape& tape, const Inputs& inputs, const ExpertConfig& experts,
                                                          const ParallelContext& parallel);
 

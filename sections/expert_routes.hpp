@@ -18,7 +18,8 @@
 
 namespace maestro {
 
-/// Rows that a layer sends to experts: a rank's context part, M_c rows of the micro-batch's M.
+/// Rows that a layer sends to experts: M_c rows of the micro-batch's M, a rank's context part, or only the rank's rows
+/// if ranks share the experts (routed_rows).
 struct RoutedRows {
   std::int64_t layer = 0;             ///< number of the layer in the complete model
   std::int64_t per_token = 0;         ///< k, the experts that a row takes
@@ -35,7 +36,7 @@ class RouteHook {
  public:
   virtual ~RouteHook() = default;
   /// Returns k different experts in [0, E) for each of the rows, (M_c k); or nothing, and the router chooses. Returns
-  /// the same on all tensor ranks, and whenever a layer is computed again.
+  /// the same on all ranks that have a row, and whenever a layer is computed again.
   [[nodiscard]] virtual std::vector<std::int32_t> named(const RoutedRows& rows) = 0;
   /// Receives the experts that the rows take, (M_c, k) i32 in memory of `ops`, best first if the router chose. The
   /// memory is valid during the call.

@@ -3,14 +3,13 @@
 
 namespace maestro {
 
-namespace {
-
-/// Returns the shared expert's result, (M, C) act.
 Var shared_expert(Tape& tape, const Var& x, const ExpertWeights& weights, GluGate gate) {
   const Var y = linear(tape, glu(tape, linear(tape, x, weights.shared_in), gate), weights.shared_out);
   if (weights.shared_gate == nullptr) return y;
   return mul(tape, y, sigmoid(tape, linear(tape, x, *weights.shared_gate, nullptr)));
 }
+
+namespace {
 
 /// Returns the routes of scores (M, E) f32: the router's, or to experts that the pass's hook names.
 Routes routes_of(Tape& tape, const Var& scores, const ExpertWeights& weights, const ExpertOptions& options) {
@@ -29,13 +28,17 @@ Routes routes_of(Tape& tape, const Var& scores, const ExpertWeights& weights, co
 
 }  // namespace
 
-Var expert_network(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options) {
+Var routed_experts(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options) {
   // In fp32, whatever the section's precision: a rounded score may change the choice.
   const Var scores = linear(tape, converted(tape, x, DType::f32), *weights.router, weights.router_bias, DType::f32);
   const Routes routes = routes_of(tape, scores, weights, options);
   if (options.balance != nullptr) options.balance->add(tape, scores, routes, {weights.loads, weights.bias});
-  const Var y =
-      expert_networks(tape, x, routes, {weights.in, weights.out, options.gate, weights.in_bias, weights.out_bias});
+  return expert_networks(tape, x, routes, {weights.in, weights.out, options.gate, weights.in_bias, weights.out_bias},
+                         options.group);
+}
+
+Var expert_network(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options) {
+  const Var y = routed_experts(tape, x, weights, options);
   if (weights.shared_in.weight == nullptr) return y;
   return converted(tape, add(tape, y, shared_expert(tape, x, weights, options.gate)), tape.compute());
 }

@@ -4,6 +4,9 @@
 //
 // Over tensor ranks every network is cut as a dense one is: a rank has its columns of each expert. All ranks choose the
 // same experts, because they have the same bits of a row's scores.
+//
+// If ranks share the experts instead (Layout::expert), a rank has all columns of its experts and chooses the experts of
+// its own rows, which travel to their owners and back (ExpertRows). A shared expert remains cut over tensor ranks.
 #pragma once
 
 #include "sections/expert_balance.hpp"
@@ -12,6 +15,7 @@
 namespace maestro {
 
 /// Weights of a tensor rank: its rows of `in` and shared_in, its columns of `out` and shared_out; the rest is not cut.
+/// If ranks share the experts, `in`, `out` and their biases have the rows of the rank's experts.
 struct ExpertWeights {
   Parameter* router = nullptr;       ///< (E, C); null: the layer has a dense network
   Parameter* router_bias = nullptr;  ///< (E); null: none
@@ -32,9 +36,14 @@ struct ExpertOptions {
   GluGate gate = GluGate::silu;
   ExpertBalance* balance = nullptr;  ///< losses of the pass; null: none
   PassRoutes routes = {};
+  Communicator* group = nullptr;  ///< ranks that share the experts; null: none
 };
 
+/// Computes (M, C) act -> (M, C) act, without the shared expert.
+[[nodiscard]] Var routed_experts(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options);
 /// Computes (M, C) act -> (M, C) act; on a tensor rank its summand of the group's sum.
+[[nodiscard]] Var shared_expert(Tape& tape, const Var& x, const ExpertWeights& weights, GluGate gate);
+/// Computes both, if there is a shared expert.
 [[nodiscard]] Var expert_network(Tape& tape, const Var& x, const ExpertWeights& weights, const ExpertOptions& options);
 
 }  // namespace maestro

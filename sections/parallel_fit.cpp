@@ -2,6 +2,7 @@
 #include "sections/parallel_fit.hpp"
 
 #include <cstdlib>
+#include <numeric>
 #include <stdexcept>
 #include <tuple>
 
@@ -75,6 +76,24 @@ void check_parallel_fit(const std::string& section, const CutSizes& sizes, const
   if (layout.context > 1 || other.context > 1) advice += ", context = " + std::to_string(other.context);
   throw JobError(section + "." + found.key + " = " + std::to_string(tensor ? layout.tensor : layout.context) + ": " +
                  found.why + "; nearest that fits: " + advice);
+}
+
+void check_expert_fit(const std::string& section, std::int64_t experts, const Layout& layout) {
+  if (layout.expert == 1) return;
+  const std::string key = section + ".expert = " + std::to_string(layout.expert) + ": ";
+  if (experts == 0) throw JobError(key + "the section has no experts; leave expert out");
+  const std::int64_t ranks = layout.ranks(), most = std::gcd(experts, ranks);
+  if (most % layout.expert == 0) return;
+  const auto distance = [&](std::int64_t expert) { return std::abs(expert - layout.expert); };
+  std::int64_t nearest = 1;
+  for (std::int64_t expert = 1; expert <= most; ++expert) {
+    if (most % expert == 0 && distance(expert) <= distance(nearest)) nearest = expert;
+  }
+  const std::string why = ranks % layout.expert == 0
+                              ? std::to_string(experts) + " experts cannot be cut in "
+                              : "tensor * context = " + std::to_string(ranks) + " ranks cannot be cut in ";
+  throw JobError(key + why + std::to_string(layout.expert) +
+                 "; nearest that fits: expert = " + std::to_string(nearest));
 }
 
 void check_stage(const std::string& section, const Stage& stage, std::int64_t layers) {

@@ -28,6 +28,10 @@ struct CutSizes {
 /// nearest that fits: tensor = 2".
 void check_parallel_fit(const std::string& section, const CutSizes& sizes, const Layout& layout);
 
+/// Throws JobError unless the layout's ranks can share a layer's experts (Layout::expert): "student.expert = 3: 8
+/// experts cannot be cut in 3; nearest that fits: expert = 2".
+void check_expert_fit(const std::string& section, std::int64_t experts, const Layout& layout);
+
 /// Throws JobError if `layers` layers cannot be cut into stage.count stages: "student.pipeline = 5: 4 layers cannot be
 /// cut in 5; nearest that fits: pipeline = 4". A stage without layers, or with layers beyond the last, is a programming
 /// error: throws std::invalid_argument.

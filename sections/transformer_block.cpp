@@ -131,21 +131,41 @@ Var mixed(Tape& tape, Var x, const BlockWeights& weights, const BlockOptions& op
   return weights.latent.given() ? value_columns(tape, out, options.latent) : out;
 }
 
+ExpertOptions expert_options(const BlockOptions& options) {
+  return {options.experts_per_token, options.router, options.gate,
+          options.balance,           options.routes, options.expert_group};
+}
+
 /// Computes (M_c, C) -> the rank's part of the tensor group's sum, (M_c, C).
 Var feed_forward(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options) {
   Communicator* const group = options.tensor_group;
   if (weights.experts.router != nullptr) {
-    const ExpertOptions experts{options.experts_per_token, options.router, options.gate, options.balance,
-                                options.routes};
     ExpertWeights own = weights.experts;
     if (group != nullptr && group->rank() > 0) own.out_bias = nullptr;
-    return expert_network(tape, x, own, experts);
+    return expert_network(tape, x, own, expert_options(options));
   }
   const Affine& in = weights.ffn_in;
   const Affine out = part_of(weights.ffn_out, group);
   const bool gated = in.weight->shape()[0] == 2 * out.weight->shape()[1];
   return gated ? linear(tape, glu(tape, linear(tape, x, in), options.gate), out)
                : gelu_network(tape, x, in, out, options.activation);
+}
+
+/// Computes the layer's network for the rank's rows, (M_t, C), of its context part's `rows`.
+Var network_of_rows(Tape& tape, const Var& x, const BlockWeights& weights, const BlockOptions& options,
+                    std::int64_t rows) {
+  Communicator* const group = options.tensor_group;
+  const auto over_group = [&](auto network) {
+    return scattered(tape, of_gathered(tape, x, group, rows, network), group);
+  };
+  const ExpertWeights& experts = weights.experts;
+  if (experts.router == nullptr || options.expert_group == nullptr) {
+    return over_group([&](const Var& all) { return feed_forward(tape, all, weights, options); });
+  }
+  const Var y = routed_experts(tape, x, experts, expert_options(options));
+  if (experts.shared_in.weight == nullptr) return y;
+  const Var shared = over_group([&](const Var& all) { return shared_expert(tape, all, experts, options.gate); });
+  return converted(tape, add(tape, y, shared), tape.compute());
 }
 
 }  // namespace
@@ -172,9 +192,7 @@ Stream transformer_block(Tape& tape, const BlockWeights& weights, const BlockOpt
   branch = branch_result(tape, branch, weights.behind_attention, weights.attention_scale, terms);
   Stream middle(stream, branch);
   branch = branch_input(tape, middle, weights.ffn_norm, terms);
-  branch =
-      of_gathered(tape, branch, group, rows, [&](const Var& all) { return feed_forward(tape, all, weights, options); });
-  branch = scattered(tape, branch, group);
+  branch = network_of_rows(tape, branch, weights, options, rows);
   return {middle.sum, branch_result(tape, branch, weights.behind_ffn, weights.ffn_scale, terms)};
 }
 

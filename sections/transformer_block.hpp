@@ -68,6 +68,7 @@ struct BlockOptions {
   PassRoutes routes = {};            ///< the pass's hook into the choice of experts
   Communicator* tensor_group = nullptr;
   Communicator* context_group = nullptr;
+  Communicator* expert_group = nullptr;
   const LayerCache* cache = nullptr;  ///< layer's cache, for rows that continue a sequence; only without groups
 };
 

@@ -16,6 +16,7 @@
 #include "runtime/model/hf_config.hpp"
 #include "runtime/schedule/flow_bounds.hpp"
 #include "runtime/schedule/micro_batch_cut.hpp"
+#include "sections/parallel_fit.hpp"
 
 namespace maestro {
 
@@ -489,6 +490,13 @@ void check_spread(const GraphNode& node, Section& meta_section) {
                    std::to_string(tensor ? node.layout.tensor : node.layout.context) +
                    ": a section of this type works on one device; leave tensor and context at 1, and use replicas");
   }
+}
+
+void check_owns_experts(const GraphNode& node, Section& whole) {
+  if (node.layout.expert == 1) return;
+  const auto of_experts = [](const Parameter& parameter) { return parameter.holding() == Holding::expert_parts; };
+  if (std::ranges::any_of(whole.weights().parameters->all(), of_experts)) return;
+  check_expert_fit(node.section_name(), 0, node.layout);
 }
 
 void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section) {

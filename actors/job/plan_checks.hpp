@@ -47,6 +47,8 @@ void check_trained(const ResolvedJob& plan);
 void check_frozen(const ResolvedJob& plan, const JobTable& root);
 /// Checks that a section can have its replicas, and its ranks.
 void check_spread(const GraphNode& node, Section& meta_section);
+/// Refuses ranks that share experts in a section without experts; `whole` has the layers of all stages.
+void check_owns_experts(const GraphNode& node, Section& whole);
 /// Checks that a section can recompute layers if its table requests that.
 void check_recompute(const SectionConfig& config, const GraphNode& node, const Section& meta_section);
 /// Checks that a section can train adapters if its table requests that.

@@ -72,7 +72,7 @@ Ports EdgeCheck::ports_of(const Composition& app, const SectionBuilder& builder,
   const Training training = node.role == Role::trained ? Training::optimized : Training::none;
   PlannedSection planned;
   planned.config = read_section(settings, node.name, builder.defaults_, training);
-  node.layout = {planned.config.tensor, planned.config.context};
+  node.layout = {planned.config.tensor, planned.config.context, planned.config.expert};
   const cpu::CpuOperatorTable ops;
   SectionContext context = planned_context(ResolvedJob(), planned, node);
   context.meta = true;

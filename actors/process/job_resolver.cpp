@@ -218,7 +218,7 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   if (role == Role::generator && !read_generator(settings).rollouts.empty()) return read_back(settings, builder.name_);
   node.replicas = planned.config.replicas;
   node.least = planned.config.least;
-  node.layout = {planned.config.tensor, planned.config.context};
+  node.layout = {planned.config.tensor, planned.config.context, planned.config.expert};
   node.contexts = planned.config.contexts;
   node.gradient_wire = planned.config.gradient_wire;
   node.sends_bf16 = planned.config.sends_bf16;
@@ -271,6 +271,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   check_recompute(planned.config, node, *meta_section);
   check_lora(planned.config, node, *meta_section);
   check_spread(node, *meta_section);
+  if (node.stages == 1) check_owns_experts(node, *meta_section);
   node.ports = meta_section->ports();
   for (auto* const ports : {&node.ports.inputs, &node.ports.outputs}) {
     for (Port& port : *ports) port.axis = axis_in(node.reading, port.axis);
@@ -309,6 +310,7 @@ void JobResolver::check_contexts(const PlannedSection& planned, const GraphNode&
 void JobResolver::add_stages(const PlannedSection& section, const GraphNode& node, bool in_flight_given) {
   const SectionConfig& config = section.config;
   const std::unique_ptr<Section> whole = section.factory(meta_context(section, node));
+  check_owns_experts(node, *whole);
   const LayerCosts costs = whole->layer_costs(shape_of(plan_.largest, node.reading));
   const auto layers = static_cast<std::int64_t>(costs.layers.size());
   if (config.stages() > std::max<std::int64_t>(layers, 1)) {

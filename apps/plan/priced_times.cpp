@@ -23,7 +23,7 @@ bool alike(const SampleRef& one, const SampleRef& other) {
 /// samples are counted, so that keys of large micro-batches are short.
 std::string key_of(const GraphNode& node, const MicroBatchPlan& batch) {
   std::string key = node.name + " " + std::to_string(node.stages) + " " + std::to_string(node.layout.tensor) + " " +
-                    std::to_string(node.layout_of(batch.replica).context) +
+                    std::to_string(node.layout_of(batch.replica).context) + " " + std::to_string(node.layout.expert) +
                     (batch.pass == Pass::train ? " train" : " evaluate");
   for (std::size_t at = 0; at < batch.samples.size();) {
     const SampleRef& sample = batch.samples[at];

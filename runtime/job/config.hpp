@@ -234,6 +234,7 @@ struct SectionConfig {
   std::int64_t tensor = 1;              ///< devices that share each layer of a replica (cut by heads, FFN, vocabulary)
   std::int64_t context = 1;             ///< devices that share the rows of each micro-batch; the most of a replica
   std::vector<std::int64_t> contexts;   ///< such devices by replica; empty: `context` in each
+  std::int64_t expert = 1;              ///< ranks of a replica that share the experts of a layer; 1: `tensor` cuts each
   std::int64_t pipeline = 1;            ///< device groups in a replica, with consecutive layers each
   std::int64_t chunks = 1;              ///< stages in each group: stage s is in group s mod `pipeline`
   bool zero = false;                    ///< optimizer state is sharded over the replicas

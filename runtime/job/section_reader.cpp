@@ -234,6 +234,30 @@ void read_replicas(const JobTable& section, SectionConfig& out) {
   out.least = least;
 }
 
+/// Reads how the ranks of a replica divide experts; tensor and context are known.
+void read_experts_layout(const JobTable& section, SectionConfig& out) {
+  out.expert =
+      section.integer("expert", out.expert, degree,
+                      {"devices of a replica that share the experts of a layer, each with complete experts; rows "
+                       "travel to them; divides `tensor` x `context` and `experts`; 1: `tensor` cuts each expert",
+                       "devices"});
+  if (out.expert > 1 && !out.contexts.empty()) {
+    section.fail_among({"expert", "replicas"},
+                       setting("expert", out.expert) +
+                           ": replicas of several contexts cannot share experts alike; leave expert out, or set "
+                           "replicas = " +
+                           std::to_string(out.contexts.size()));
+  }
+  const std::int64_t parts = out.expert > 1 ? 1 : out.tensor;
+  if (section.integer("expert_tensor", parts, degree,
+                      {"devices that cut each expert; only the default is built: with `expert` above 1 it is 1, "
+                       "otherwise `tensor`",
+                       "devices"}) != parts) {
+    section.fail("expert_tensor", "is not built for values other than " + std::to_string(parts) + " with " +
+                                      setting("expert", out.expert) + "; leave it out");
+  }
+}
+
 void read_layout(const JobTable& section, SectionConfig& out) {
   read_replicas(section, out);
   out.tensor = section.integer(
@@ -243,6 +267,7 @@ void read_layout(const JobTable& section, SectionConfig& out) {
                                 {"devices that share the rows of each micro-batch; samples are cut at the shares' "
                                  "ends; a list in `replicas` sets it by replica",
                                  "devices"});
+  read_experts_layout(section, out);
   out.pipeline = section.integer("pipeline", out.pipeline, degree,
                                  {"stages of consecutive layers, on separate devices", "stages"});
   out.chunks =

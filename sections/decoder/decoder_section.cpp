@@ -63,12 +63,20 @@ DecoderConfig checked(const SectionContext& context, const DecoderConfig& decode
     throw JobError(context.name + ".lora.on: adapters of latent attention are not supported; leave \"qkv\" out");
   }
   CutSizes sizes{config.heads, config.kv_heads, config.ffn, config.vocabulary};
-  // All networks are cut alike: a common divisor is one of each.
-  if (config.experts.count > 0)
-    sizes.ffn = std::gcd(sizes.ffn, std::gcd(config.experts.ffn, config.experts.shared_ffn));
+  if (config.experts.count > 0) {
+    // All networks that tensor ranks cut are cut alike: a common divisor is one of each.
+    const bool cut = context.parallel.layout.expert == 1;
+    if (!cut && config.experts.dense_layers.empty()) sizes.ffn = 0;
+    sizes.ffn = std::gcd(sizes.ffn, std::gcd(cut ? config.experts.ffn : 0, config.experts.shared_ffn));
+  }
   const auto delta_layers = std::ranges::count(config.mixers, MixerKind::delta, &LayerMixer::kind);
   if (delta_layers > 0) sizes.delta_key_heads = config.delta.key_heads;
   check_parallel_fit(context.name, sizes, context.parallel.layout);
+  check_expert_fit(context.name, config.experts.count, context.parallel.layout);
+  if (context.parallel.layout.expert > 1 && (context.for_cuda || !context.memory().host())) {
+    throw JobError(context.name + ".expert = " + std::to_string(context.parallel.layout.expert) +
+                   " on cuda devices is not built; leave expert out, or use cpu devices");
+  }
   check_stage(context.name, context.stage, config.layers);
   return config;
 }
@@ -324,7 +332,7 @@ Stream DecoderSection::stream(Tape& tape, const Inputs& inputs, Outputs& outputs
   if (routes_ != nullptr) {
     const SequenceLayout& layout = inputs.layout();
     experts.routes = {routes_,
-                      {.samples = inputs.samples(), .layout = layout, .own = context_rows(context_.parallel, layout)}};
+                      {.samples = inputs.samples(), .layout = layout, .own = routed_rows(context_.parallel, layout)}};
   }
   // The first layer frees its input.
   Stream result = stack_.transformed(tape, std::move(x), marked.layout(), wanted, added, experts);

@@ -57,6 +57,11 @@ class DecoderStack::Builder {
   void add_feed_forward(BlockWeights& layer, const std::string& prefix);
   void add_experts(ExpertWeights& experts, const std::string& prefix);
   void add_transposed_experts(ExpertWeights& experts, const std::string& prefix);
+  /// Returns the rank's slice of all experts' weights, `height` rows each: the tensor rank's, or its experts' rows.
+  [[nodiscard]] ParameterSlice of_experts(std::int64_t height, ParameterSlice tensor) const {
+    if (stack_.parallel_.layout.expert == 1) return tensor;
+    return own_experts(stack_.parallel_, config_.experts.count, height);
+  }
   void add_norms(BlockWeights& layer, const std::string& prefix);
   /// Adds a projection onto `sizes` rows, each stored under its name, or all as `fused` if the family does so.
   Affine stacked(const std::string& prefix, const std::string& fused, const std::vector<const char*>& names,
@@ -353,9 +358,9 @@ void DecoderStack::Builder::add_experts(ExpertWeights& experts, const std::strin
   if (names.transposed) return add_transposed_experts(experts, block + "experts.");
   const std::vector<std::int64_t> heights(static_cast<std::size_t>(2 * config.count), ffn);
   experts.in = &add_.groups(block + "experts.gate_up", Shape{config.count * 2 * ffn, width}, config_.init_std,
-                            cut_.stacked(heights), config.count);
+                            of_experts(2 * ffn, cut_.stacked(heights)), config.count);
   experts.out = &add_.groups(block + "experts.down", Shape{config.count * width, ffn}, residual_deviation(),
-                             cut_.columns(ffn), config.count);
+                             of_experts(width, cut_.columns(ffn)), config.count);
   for (std::int64_t expert = 0; expert < config.count; ++expert) {
     add_.stored_rows(name_of(expert, names.gate), *experts.in, 2 * expert * ffn, ffn);
     add_.stored_rows(name_of(expert, names.up), *experts.in, (2 * expert + 1) * ffn, ffn);
@@ -376,14 +381,14 @@ void DecoderStack::Builder::add_transposed_experts(ExpertWeights& experts, const
   const std::int64_t width = config_.width, ffn = config.ffn, count = config.count;
   const std::vector<std::int64_t> heights(static_cast<std::size_t>(count), 2 * ffn);
   const std::string in = prefix + "gate_up_proj", out = prefix + "down_proj";
-  experts.in = &add_.stored_transposed_groups(
-      add_.groups(in, Shape{count * 2 * ffn, width}, config_.init_std, cut_.stacked(heights), count));
+  experts.in = &add_.stored_transposed_groups(add_.groups(in, Shape{count * 2 * ffn, width}, config_.init_std,
+                                                          of_experts(2 * ffn, cut_.stacked(heights)), count));
   experts.out = &add_.stored_transposed_groups(
-      add_.groups(out, Shape{count * width, ffn}, residual_deviation(), cut_.columns(ffn), count));
+      add_.groups(out, Shape{count * width, ffn}, residual_deviation(), of_experts(width, cut_.columns(ffn)), count));
   if (!config.biases) return;
   const auto zero = ParameterInit::constant(0);
-  experts.in_bias = &add_.undecayed(in + "_bias", Shape{count, 2 * ffn}, zero, cut_.columns(2 * ffn));
-  experts.out_bias = &add_.undecayed(out + "_bias", Shape{count, width}, zero, {});
+  experts.in_bias = &add_.undecayed(in + "_bias", Shape{count, 2 * ffn}, zero, of_experts(1, cut_.columns(2 * ffn)));
+  experts.out_bias = &add_.undecayed(out + "_bias", Shape{count, width}, zero, of_experts(1, {}));
 }
 
 void DecoderStack::Builder::add_norms(BlockWeights& layer, const std::string& prefix) {
@@ -475,6 +480,7 @@ BlockOptions DecoderStack::options_of(std::int64_t index) const {
   options.router = config_.experts.router;
   options.tensor_group = parallel_.tensor_group;
   options.context_group = parallel_.context_group;
+  options.expert_group = parallel_.expert_group;
   return options;
 }
 

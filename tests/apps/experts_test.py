@@ -20,6 +20,8 @@ LAYOUTS = {
     "context": {"context": 2},
     "unlike replicas": {"replicas": [{"context": 2}, {"context": 1}], "micro_batch": 2},
     "stages": {"pipeline": 2},
+    "shared experts": {"context": 2, "expert": 2},
+    "shared experts over tensor ranks": {"tensor": 2, "expert": 2},
 }
 
 

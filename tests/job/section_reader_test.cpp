@@ -43,6 +43,20 @@ TEST(SectionReader, a_speed_is_a_number_or_a_list_with_one_for_each_replica) {
   EXPECT_THAT(section_error("speed = \"fast\""), HasSubstr("job.toml:2: student.speed: expected a number"));
 }
 
+TEST(SectionReader, ranks_may_share_experts) {
+  const auto read = [](const std::string& lines) { return read_section(student_of(lines), "student"); };
+  EXPECT_EQ(read("tensor = 2").expert, 1);
+  EXPECT_EQ(read("tensor = 2\ncontext = 2\nexpert = 4\nexpert_tensor = 1").expert, 4);
+  EXPECT_EQ(read("tensor = 2\nexpert_tensor = 2").expert, 1) << "the default, by name";
+  EXPECT_EQ(section_error("tensor = 2\nexpert = 2\nexpert_tensor = 2"),
+            "job.toml:4: student.expert_tensor: is not built for values other than 1 with expert = 2; leave it out");
+  EXPECT_THAT(section_error("tensor = 2\nexpert_tensor = 1"), HasSubstr("values other than 2 with expert = 1"));
+  EXPECT_EQ(section_error("expert = 2\nreplicas = [{context = 2}, {context = 4}]"),
+            "job.toml:2: student.expert: expert = 2: replicas of several contexts cannot share experts alike; leave "
+            "expert out, or set replicas = 2");
+  EXPECT_THAT(section_error("expert = 0"), HasSubstr("student.expert: must be from 1 to 1024, got 0"));
+}
+
 TEST(SectionReader, replicas_may_differ_in_their_context) {
   const auto read = [](const std::string& lines) { return read_section(student_of(lines), "student"); };
   const SectionConfig mixed = read("tensor = 2\nreplicas = [{context = 4}, {count = 2, context = 1}]");

@@ -151,7 +151,7 @@ TEST(WholePasses, stand_for_sections_that_do_not_run_dry) {  // DY-4
 
 class PassProbes : public ::testing::TestWithParam<ProbeCase> {};
 
-TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) {  // DY-1, DY-2, OB-1
+TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) {  // DY-1, DY-2, EM-3, OB-1
   ResolvedJob plan = plan_of(GetParam().job, GetParam().settings);
   add_pass_bytes(plan);
   const cpu::CpuOperatorTable table;
@@ -184,6 +184,17 @@ TEST_P(PassProbes, dry_passes_make_the_calls_of_real_ones_in_the_same_memory) { 
   EXPECT_GE(seen.size(), 3U);
 }
 
+/// Returns settings of ranks that share experts. Each token takes all experts, so that routes are even as in dry
+/// passes.
+std::vector<std::string> on_shared_experts(const std::string& section, const std::vector<std::string>& layout,
+                                           std::vector<std::string> settings = {}) {
+  for (const char* const each : {"family=qwen3_moe", "experts=2", "experts_per_token=2", "expert=2"}) {
+    settings.push_back(section + "." + each);
+  }
+  for (const std::string& each : layout) settings.push_back(section + "." + each);
+  return settings;
+}
+
 std::vector<ProbeCase> cases() {
   const std::string& kd = distillation_job;
   const std::string& vlm = vision_job;
@@ -196,6 +207,8 @@ std::vector<ProbeCase> cases() {
       {"shards", kd, {"student.replicas=2", "student.zero=true", "plain.moments=bf16"}},
       {"recompute", kd, {"plain.recompute=1"}},
       {"adapters", kd, {"plain.lora={rank=2}", "plain.weights=random"}},
+      {"experts", kd,
+       on_shared_experts("teacher", {"context=2"}, on_shared_experts("plain", {"tensor=2", "context=2"}))},
       {"pictures", vlm, {}},
       {"pictures_tensor", vlm, {"vision.tensor=2", "llm.tensor=2"}},
       {"frozen_llm", vlm, {"llm.trained=false", "llm.weights=random"}},

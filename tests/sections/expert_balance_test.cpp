@@ -220,7 +220,8 @@ TEST(ExpertBalance, ranks_stages_and_recomputation_have_the_gradients_of_one_dev
     const auto counts = counts_of(single);
     EXPECT_EQ(counts.size(), balance == LoadBalance::bias ? 4U : 2U);
     for (const auto& [name, of] : counts) EXPECT_EQ(std::accumulate(of.begin(), of.end(), 0.0F), 22 * 2) << name;
-    for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
+    for (const Layout layout :
+         {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{2, 1, 2}, Layout{1, 2, 2}, Layout{2, 2, 2}}) {
       ParallelBench ranks(layout, bench.context("lm", true), build);
       ranks.load(single.whole());
       for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) set_loads(ranks.section(rank));

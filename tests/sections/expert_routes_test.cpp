@@ -121,8 +121,11 @@ TEST_P(NamedRoutes, have_the_same_losses_and_gradients_on_every_layout) {
   RouteBook book = RouteBook::of_chance(3);
   const ParallelPass expected = expected_pass(single, book, batch);
   book.replay();
-  for (const Layout layout : {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 2}, Layout{2, 4}}) {
-    SCOPED_TRACE(std::to_string(layout.tensor) + " x " + std::to_string(layout.context));
+  for (const Layout layout :
+       {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{1, 4}, Layout{2, 2}, Layout{2, 4}, Layout{2, 1, 2},
+        Layout{1, 2, 2}, Layout{1, 4, 2}, Layout{4, 1, 2}, Layout{2, 2, 2}, Layout{2, 2, 4}, Layout{2, 4, 8}}) {
+    SCOPED_TRACE(std::to_string(layout.tensor) + " x " + std::to_string(layout.context) + ", expert " +
+                 std::to_string(layout.expert));
     ParallelBench ranks = on(layout);
     ranks.load(single.whole());
     ranks.set_routes(&book);
@@ -142,16 +145,19 @@ TEST_P(NamedRoutes, have_the_same_losses_and_gradients_on_every_layout) {
 
 TEST_P(NamedRoutes, have_the_same_gradients_when_layers_are_computed_again) {  // DK-1
   const Batch batch = samples_of(5, {9, 1, 12}, 0);
-  ParallelBench single = on({}), again = on({}, true, 2);
-  randomise(single.section(0), 11);
-  again.load(single.whole());
-  RouteBook book = RouteBook::of_chance(3);
-  const ParallelPass expected = expected_pass(single, book, batch);
-  book.replay();
-  again.set_routes(&book);
-  EXPECT_EQ(again.run(batch).metric("loss").sum, expected.metric("loss").sum);
-  expect_close(again.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), 1e-6);
-  EXPECT_EQ(book.rows_taken(), 3 * 2 * batch.rows());  // once, and then twice in layers that are computed again
+  for (const Layout layout : {Layout{}, Layout{2, 2, 4}}) {
+    ParallelBench once = on(layout), again = on(layout, true, 2);
+    randomise(once.section(0), 11);
+    if (layout.ranks() > 1) once.load(on({}).whole());
+    again.load(once.whole());
+    RouteBook book = RouteBook::of_chance(3);
+    const ParallelPass expected = expected_pass(once, book, batch);
+    book.replay();
+    again.set_routes(&book);
+    EXPECT_EQ(again.run(batch).metric("loss").sum, expected.metric("loss").sum);
+    expect_close(again.whole(ParameterBuffer::gradients), once.whole(ParameterBuffer::gradients), 1e-6);
+    EXPECT_EQ(book.rows_taken(), 3 * 2 * batch.rows());  // once, and then twice in layers that are computed again
+  }
 }
 
 TEST_P(NamedRoutes, have_the_same_sum_of_gradients_over_replicas) {
@@ -161,7 +167,8 @@ TEST_P(NamedRoutes, have_the_same_sum_of_gradients_over_replicas) {
   RouteBook book = RouteBook::of_chance(3);
   const ParallelPass expected = expected_pass(single, book, batch);
   book.replay();
-  for (const Layout layout : {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
+  for (const Layout layout :
+       {Layout{1, 1}, Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{2, 1, 2}, Layout{2, 2, 4}}) {
     TensorSnapshot sum;
     double loss = 0;
     for (const std::size_t first : {0U, 2U}) {  // a replica has two samples; its loss is a mean over their targets
@@ -196,18 +203,20 @@ TEST_P(NamedRoutes, have_the_same_sum_of_gradients_over_replicas) {
 
 TEST_P(NamedRoutes, of_the_routers_own_choice_change_nothing_but_roundings) {  // XR-1
   const Batch batch = samples_of(5, {9, 1, 12}, 0);
-  ParallelBench single = on({}), ranks = on({2, 2});
+  ParallelBench single = on({}), ranks = on({2, 2}), owners = on({2, 2, 4});
   randomise(single.section(0), 11);
-  ranks.load(single.whole());
   RouteBook book = RouteBook::of_routers();
   const ParallelPass expected = expected_pass(single, book, batch);
   const TensorSnapshot gradients = single.whole(ParameterBuffer::gradients);
   book.replay();
   expect_metrics(single.run(batch), expected);
   expect_close(single.whole(ParameterBuffer::gradients), gradients, gradient_tolerance);
-  ranks.set_routes(&book);
-  expect_metrics(ranks.run(batch), expected);
-  expect_close(ranks.whole(ParameterBuffer::gradients), gradients, gradient_tolerance);
+  for (ParallelBench* const spread : {&ranks, &owners}) {
+    spread->load(single.whole());
+    spread->set_routes(&book);
+    expect_metrics(spread->run(batch), expected);
+    expect_close(spread->whole(ParameterBuffer::gradients), gradients, gradient_tolerance);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(routers, NamedRoutes, ::testing::ValuesIn(routers),

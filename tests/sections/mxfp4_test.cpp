@@ -133,16 +133,19 @@ TEST_F(Mxfp4, text_is_generated_from_blocks) {
 
 TEST_F(Mxfp4, tensor_ranks_have_their_parts_of_the_blocks) {
   const auto build = [&](const SectionContext& context) { return std::make_unique<DecoderTrunk>(context, options_); };
-  ParallelBench ranks({2, 1}, frozen(DType::f32), build);  // 32 columns of a second product each: a block
-  for (const std::int64_t rank : {0, 1}) {
-    ranks.section(rank).freeze();
-    load_weights(ranks.section(rank), folder_).or_throw();
-    for (const Parameter& parameter : ranks.section(rank).parameters().all()) {
-      EXPECT_EQ(parameter.in_blocks(), parameter.groups() > 1) << parameter.name();
+  // On tensor ranks 32 columns of a second product each, which is a block; or complete experts, or a single one.
+  for (const Layout layout : {Layout{2, 1}, Layout{2, 1, 2}, Layout{1, 4, 4}}) {
+    ParallelBench ranks(layout, frozen(DType::f32), build);
+    for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
+      ranks.section(rank).freeze();
+      load_weights(ranks.section(rank), folder_).or_throw();
+      for (const Parameter& parameter : ranks.section(rank).parameters().all()) {
+        EXPECT_EQ(parameter.in_blocks(), parameter.whole_groups() > 1) << parameter.name();
+      }
     }
+    const ParallelPass pass = ranks.run(batch(), Pass::evaluate);
+    EXPECT_LT(largest_difference(pass.outputs.at("logits").tensor(), expected("logits")), 2e-5);
   }
-  const ParallelPass pass = ranks.run(batch(), Pass::evaluate);
-  EXPECT_LT(largest_difference(pass.outputs.at("logits").tensor(), expected("logits")), 2e-5);
 }
 
 TEST_F(Mxfp4, gradients_pass_through_a_frozen_section) {

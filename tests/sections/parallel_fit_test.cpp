@@ -53,6 +53,26 @@ TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout
             "student.tensor = 8: a vocabulary of 5 cannot be cut in 8; nearest that fits: tensor = 5");
 }
 
+TEST(ParallelFit, ranks_that_share_experts_divide_ranks_and_experts) {
+  const auto refusal = [](std::int64_t experts, const Layout& layout) -> std::string {
+    try {
+      check_expert_fit("student", experts, layout);
+    } catch (const JobError& error) {
+      return error.what();
+    }
+    return "fits";
+  };
+  EXPECT_EQ(refusal(0, {2, 2}), "fits");
+  EXPECT_EQ(refusal(8, {2, 2, 4}), "fits");
+  EXPECT_EQ(refusal(6, {2, 2, 2}), "fits");
+  EXPECT_EQ(refusal(0, {2, 2, 2}), "student.expert = 2: the section has no experts; leave expert out");
+  EXPECT_EQ(refusal(6, {2, 2, 4}), "student.expert = 4: 6 experts cannot be cut in 4; nearest that fits: expert = 2");
+  EXPECT_EQ(refusal(12, {2, 2, 3}),
+            "student.expert = 3: tensor * context = 4 ranks cannot be cut in 3; nearest that fits: expert = 4");
+  EXPECT_EQ(refusal(12, {2, 1, 4}),
+            "student.expert = 4: tensor * context = 2 ranks cannot be cut in 4; nearest that fits: expert = 2");
+}
+
 TEST(ParallelFit, sections_check_on_the_meta_device_too) {
   Bench bench;
   DecoderConfig config;

@@ -39,6 +39,7 @@ std::string copies_text(const GraphNode& node) {
   if (node.layout.tensor > 1) text += ", tensor " + std::to_string(node.layout.tensor);
   if (node.mixed()) return text + ", " + text_of_mix(node.contexts);
   if (node.layout.context > 1) text += ", context " + std::to_string(node.layout.context);
+  if (node.layout.expert > 1) text += ", expert " + std::to_string(node.layout.expert);
   return text;
 }
 
