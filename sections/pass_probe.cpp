@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "runtime/files/checksum.hpp"
+#include "runtime/ops/cpu/isa.hpp"
 
 namespace maestro {
 
@@ -45,7 +46,8 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
 
 ObservedTable PassProbe::make_table() {
   TableObserver observer{[this](const OperatorCall& call, double ms) { called(call, ms); }, site_.now};
-  return dry() ? ObservedTable(space_, std::move(observer)) : ObservedTable(*site_.table, std::move(observer));
+  if (!dry()) return ObservedTable(*site_.table, std::move(observer));
+  return ObservedTable(space_, !space_.host() || cpu::best_products_pack_once(), std::move(observer));
 }
 
 void PassProbe::called(OperatorCall call, double ms) {

@@ -30,8 +30,9 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   /// Calls and observes `table`.
   ObservedTable(const OperatorTable& table, TableObserver observer)
       : table_(&table), space_(&table.memory()), observer_(std::move(observer)) {}
-  /// Makes a dry pass, on tensors of `space`.
-  ObservedTable(MemorySpace& space, TableObserver observer) : space_(&space), observer_(std::move(observer)) {}
+  /// Makes a dry pass, on tensors of `space`, of a table for which packs_once() returns `packs_once`.
+  ObservedTable(MemorySpace& space, bool packs_once, TableObserver observer)
+      : space_(&space), packs_once_(packs_once), observer_(std::move(observer)) {}
 
   [[nodiscard]] MemorySpace& memory() const override { return *space_; }
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
@@ -41,6 +42,9 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
                                             WeightGroup group) const override;
   [[nodiscard]] bool takes_plain_weights() const override {
     return table_ == nullptr ? !space_->host() : table_->takes_plain_weights();
+  }
+  [[nodiscard]] bool packs_once(DType compute) const override {
+    return table_ == nullptr ? packs_once_ : table_->packs_once(compute);
   }
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_ == nullptr ? std::string() : table_->attention_refusal(shape);
@@ -74,6 +78,7 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
 
   const OperatorTable* table_ = nullptr;  // null: a dry pass
   MemorySpace* space_;
+  bool packs_once_ = false;
   TableObserver observer_;
   bool observing_ = true;
   mutable bool running_ = false;  // mutable, because calls are const

@@ -89,6 +89,9 @@ class OperatorTable : public RunsAll<Operators> {
   /// then Parameters keep a single bf16 copy of all values, and pack() is called once for it and costs nothing.
   [[nodiscard]] virtual bool takes_plain_weights() const { return false; }
 
+  /// Returns whether a pack in `compute` serves every use: then Parameters keep one.
+  [[nodiscard]] virtual bool packs_once(DType /*compute*/) const { return takes_plain_weights(); }
+
   /// Returns the reason why this table does not support attention of a shape, with the nearest supported shape; empty
   /// if it does.
   [[nodiscard]] virtual std::string attention_refusal(const AttentionShape& /*shape*/) const { return {}; }

@@ -41,7 +41,7 @@ Shape held_shape(const ParameterSpec& spec) {
 
 const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, PackFor use) {
   const bool plain = ops.takes_plain_weights();
-  Pack& pack = packs_[pack_of(ops, use)];
+  Pack& pack = packs_[pack_of(ops, compute, use)];
   if (pack.weight == nullptr || pack.version != version_ || pack.compute != compute) {
     const bool reusable = pack.weight != nullptr && pack.compute == compute;
     const std::int64_t rows = shape_[0];
@@ -61,7 +61,7 @@ const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, P
 
 void Parameter::pack_group(const OperatorTable& ops, std::int64_t group, PackFor use) {
   const bool plain = ops.takes_plain_weights();
-  Pack& pack = packs_[pack_of(ops, use)];
+  Pack& pack = packs_[pack_of(ops, DType::bf16, use)];
   const Tensor values = plain ? owner_->rounded_frozen(ops, *this, group) : value_;
   pack.weight = ops.pack(values, DType::bf16, use, std::move(pack.weight), {group, groups_});
   pack.version = version_;
@@ -224,7 +224,8 @@ void Parameters::load_groups(Parameter& parameter, const FillRows& fill) {
     parameter.value_ = Tensor(own.data(), DType::f32, shape);
     if (memory_->holds_values()) write_values(parameter, fill, group * rows);
     parameter.pack_group(*frozen_->ops, group, PackFor::forward);
-    if (frozen_->passes_gradient) parameter.pack_group(*frozen_->ops, group, PackFor::backward_input);
+    if (!frozen_->passes_gradient || frozen_->ops->packs_once(DType::bf16)) continue;
+    parameter.pack_group(*frozen_->ops, group, PackFor::backward_input);
   }
   parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
 }

@@ -142,8 +142,8 @@ class Parameter {
   friend class Parameters;
   /// Packs a group of a frozen parameter in bf16; value_ has its values.
   void pack_group(const OperatorTable& ops, std::int64_t group, PackFor use);
-  [[nodiscard]] int pack_of(const OperatorTable& ops, PackFor use) const {
-    return use == PackFor::forward || in_blocks_ || ops.takes_plain_weights() ? 0 : 1;
+  [[nodiscard]] int pack_of(const OperatorTable& ops, DType compute, PackFor use) const {
+    return use == PackFor::forward || in_blocks_ || ops.packs_once(compute) ? 0 : 1;
   }
   /// Fills the values of a fresh model (PA-3, values independent of ranks).
   void initialise_held(std::span<float> held_values) const;

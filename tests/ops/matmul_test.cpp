@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/ops/cpu/products/bf16_engine.hpp"
+#include "runtime/ops/cpu/products/dot_engine.hpp"
 #include "tests/ops/owned_tensor.hpp"
 
 namespace maestro::cpu {
@@ -328,10 +329,18 @@ TEST_P(Products, two_threads_at_once_compute_what_one_does) {
 INSTANTIATE_TEST_SUITE_P(every_engine, Products, ::testing::ValuesIn(engines()),
                          [](const auto& engine) { return engine.param.name; });
 
-TEST(Bf16Engine, sums_of_outer_products_by_the_kernel_and_the_library_agree_with_double_precision) {
+/// The engines of bf16 dot products; a table has one of them.
+struct DotProducts {
+  ScratchPool scratch;
+  cpu::Bf16Engine library{scratch};
+  cpu::DotEngine kernels{scratch};
+  std::vector<const ProductEngine*> all{&library, &kernels};
+};
+
+TEST(DotProducts, sums_of_outer_products_agree_with_double_precision) {
   if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";
   std::mt19937 generator(4);
-  ScratchPool scratch;
+  const DotProducts engines;
   for (const std::int64_t m : {1, 2, 15, 511, 512, 513, 1100}) {
     for (const auto& [n, k] : {std::pair{1, 1}, {7, 15}, {8, 16}, {9, 17}, {100, 33}, {257, 49}, {520, 100}}) {
       SCOPED_TRACE(std::to_string(m) + " rows, dw " + std::to_string(n) + " x " + std::to_string(k));
@@ -340,12 +349,48 @@ TEST(Bf16Engine, sums_of_outer_products_by_the_kernel_and_the_library_agree_with
       const auto rows = static_cast<std::size_t>(n), columns = static_cast<std::size_t>(k);
       Values wanted = multiply({dy_values, 1, rows, x_values, columns, 1}, rows, static_cast<std::size_t>(m), columns);
       for (double& value : wanted) value += 3;
-      for (const bool dots : {true, false}) {
-        const cpu::Bf16Engine engine(scratch, Isa::avx512, dots);
+      for (const ProductEngine* engine : engines.all) {
         const OwnedTensor dw(DType::f32, {n, k});
         dw.fill(3);
-        engine.add_outer_products(dy, x, dw);
-        EXPECT_LT(worst_error(dw.values(), wanted), 1e-5) << (dots ? "kernel" : "library");
+        engine->add_outer_products(dy, x, dw);
+        EXPECT_LT(worst_error(dw.values(), wanted), 1e-5);
+      }
+    }
+  }
+}
+
+/// Compares the engines' products of in (rows, depth) and w, packed for `use`.
+void expect_equal_products(const DotProducts& engines, const OwnedTensor& w, PackFor use, const OwnedTensor& in,
+                           const Epilogue& epilogue) {
+  const std::int64_t columns = use == PackFor::forward ? w.tensor().rows() : w.tensor().columns();
+  for (const DType act : {DType::f32, DType::bf16}) {
+    std::vector<Values> found;
+    for (const ProductEngine* engine : engines.all) {
+      const OwnedTensor out(act, {in.tensor().rows(), columns});
+      out.fill(2);
+      engine->multiply(Matrix::of(in), *engine->pack(w, use, nullptr), use, Matrix::of(out), epilogue);
+      found.push_back(out.values());
+    }
+    EXPECT_LT(worst_error(found[1], found[0]), act == DType::f32 ? 1e-5 : 1e-2) << in.tensor().rows() << " rows";
+  }
+}
+
+TEST(DotProducts, of_both_engines_agree_for_every_use_and_epilogue) {
+  if (!native_bf16_supported()) GTEST_SKIP() << "this CPU has no bf16 dot products";
+  std::mt19937 generator(6);
+  const DotProducts engines;
+  for (const auto& [n, k] : {std::pair{1, 3}, {17, 31}, {48, 64}, {97, 130}}) {
+    SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(k));
+    const OwnedTensor w(DType::f32, {n, k}, exact_normals(generator, n * k));
+    for (const PackFor use : {PackFor::forward, PackFor::backward_input}) {
+      const std::int64_t depth = use == PackFor::forward ? k : n, columns = use == PackFor::forward ? n : k;
+      const OwnedTensor bias(DType::f32, {columns}, exact_normals(generator, columns));
+      for (const std::int64_t rows : {2, 8, 9, 300}) {
+        const OwnedTensor in(DType::bf16, {rows, depth}, exact_normals(generator, rows * depth));
+        expect_equal_products(engines, w, use, in, {});
+        expect_equal_products(engines, w, use, in, {.accumulate = true});
+        expect_equal_products(engines, w, use, in, {.bias = bias.tensor().data<float>()});
+        expect_equal_products(engines, w, use, in, {.activation = GeluKind::erf});
       }
     }
   }
@@ -360,7 +405,8 @@ TEST(Bf16Engine, compiles_at_most_eleven_products_per_weight_whatever_the_rows) 
   const OwnedTensor x(DType::bf16, {1200, 8});
   const OwnedTensor y(DType::bf16, {1200, 16});
   for (std::int64_t m = 1; m <= 1200; ++m) {
-    engine.multiply(Matrix::of(x.tensor().row_slice(0, m)), *packed, Matrix::of(y.tensor().row_slice(0, m)), {});
+    engine.multiply(Matrix::of(x.tensor().row_slice(0, m)), *packed, PackFor::forward,
+                    Matrix::of(y.tensor().row_slice(0, m)), {});
   }
   EXPECT_LE(engine.primitives(), 11U);
 }

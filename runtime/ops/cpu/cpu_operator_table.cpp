@@ -8,7 +8,6 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/ops/adamw_coefficients.hpp"
-#include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/attention/rotary_kernels.hpp"
 #include "runtime/ops/cpu/convolution/causal_conv.hpp"
 #include "runtime/ops/cpu/delta/delta_rule.hpp"
@@ -75,8 +74,7 @@ CpuOperatorTable::CpuOperatorTable(Isa isa, Bf16Products bf16)
       bf16_(checked(bf16)),
       pointwise_(pointwise_kernels(isa)),
       products_(isa, bf16, scratch_),
-      dots_(fast_bf16_dots() ? bf16 : Bf16Products::converted),
-      attention_(isa, dots_, scratch_),
+      attention_(isa, fast_bf16_dots() ? bf16 : Bf16Products::converted, scratch_),
       losses_(isa, products_, scratch_) {}
 
 std::unique_ptr<PackedWeight> CpuOperatorTable::pack(const Tensor& w, DType compute, PackFor use,
@@ -300,7 +298,7 @@ void CpuOperatorTable::run(const AttentionBackward& op) const {
 }
 
 void CpuOperatorTable::run(const CachedAttention& op) const {
-  cached_attention(isa_, dots_, scratch_, op);
+  attention_.run(op);
 }
 
 void CpuOperatorTable::run(const CausalConv& op) const {

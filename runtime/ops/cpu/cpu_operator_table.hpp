@@ -31,6 +31,7 @@ class CpuOperatorTable final : public OperatorTable {
   std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use, std::unique_ptr<PackedWeight> reuse,
                                      WeightGroup group = {}) const override;
   [[nodiscard]] bool takes_blocks() const override { return true; }
+  [[nodiscard]] bool packs_once(DType compute) const override { return products_.packs_once(compute); }
   std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
                                             WeightGroup group) const override {
     return products_.pack_blocks(w, std::move(reuse), group);
@@ -109,8 +110,7 @@ class CpuOperatorTable final : public OperatorTable {
   const PointwiseKernels& pointwise_;
   mutable ScratchPool scratch_;  // before the members that lease from it
   MatrixProducts products_;
-  Bf16Products dots_;  // attention's products, which do not use AMX
-  AttentionEngine attention_;
+  AttentionEngine attention_;  // does not use AMX
   OutputLoss losses_;
   RotaryTable rotary_;
 };

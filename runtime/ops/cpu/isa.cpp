@@ -92,6 +92,10 @@ Bf16Products best_bf16_products() {
   return fast ? Bf16Products::native : Bf16Products::converted;
 }
 
+bool best_products_pack_once() {
+  return best_bf16_products() == Bf16Products::converted || fast_bf16_dots();
+}
+
 bool fast_bf16_dots() {
   __builtin_cpu_init();
   return native_bf16_supported() && __builtin_cpu_is("amd");

@@ -31,6 +31,8 @@ enum class Bf16Products : std::uint8_t {
 };
 /// Returns `native` if bf16 products are faster than f32: with AMX, or with fast_bf16_dots().
 [[nodiscard]] Bf16Products best_bf16_products();
+/// Returns whether the best products take a bf16 weight packed for any use; oneDNN's, with AMX, do not.
+[[nodiscard]] bool best_products_pack_once();
 /// Returns true if AVX512_BF16 is faster than f32 products: on AMD. Intel's runs at half the f32 rate (105 against 228
 /// GFLOP/s a core on Sapphire Rapids).
 [[nodiscard]] bool fast_bf16_dots();

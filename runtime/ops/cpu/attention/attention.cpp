@@ -101,7 +101,9 @@ void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const A
 }  // namespace
 
 AttentionEngine::AttentionEngine(Isa isa, Bf16Products bf16, ScratchPool& scratch)
-    : kernels_(&attention_kernels(isa)),
+    : isa_(isa),
+      bf16_(bf16),
+      kernels_(&attention_kernels(isa)),
       bf16_kernels_(bf16 == Bf16Products::native ? &avx512_bf16::attention_kernels : kernels_),
       scratch_(&scratch) {}
 

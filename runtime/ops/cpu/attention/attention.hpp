@@ -14,6 +14,7 @@
 // run to run on the same instruction set.
 #pragma once
 
+#include "runtime/ops/cpu/attention/cached_attention.hpp"
 #include "runtime/ops/cpu/isa.hpp"
 #include "runtime/ops/cpu/scratch.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -43,10 +44,14 @@ class AttentionEngine {
   /// Overwrites dqkv, from dout and the results of forward() in `tensors`.
   void backward(const AttentionTensors& tensors, const AttentionGradients& gradients, const AttentionShape& shape,
                 const SequenceLayout& layout) const;
+  /// Runs attention to a sequence's cache.
+  void run(const CachedAttention& op) const { cached_attention(isa_, bf16_, *scratch_, op); }
 
  private:
   [[nodiscard]] const AttentionKernels& kernels_for(const Tensor& qkv) const;
 
+  Isa isa_;
+  Bf16Products bf16_;
   const AttentionKernels* kernels_;
   const AttentionKernels* bf16_kernels_;
   ScratchPool* scratch_;

@@ -8,7 +8,6 @@
 
 #include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/ops/cpu/products/outer_product_kernel.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 
 namespace maestro::cpu {
@@ -79,6 +78,7 @@ class Bf16Panel final : public PackedPanel {
         memory_(layout.get_size()),
         in_blocks_(layout == Description({depth, columns}, Type::bf16, Tag::BA16a64b2a)) {}
   [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
+  [[nodiscard]] bool for_every_use() const override { return false; }
   [[nodiscard]] bool columns_readable() const override { return in_blocks_; }
   [[nodiscard]] std::int64_t depth() const { return depth_; }
   [[nodiscard]] std::int64_t columns() const { return columns_; }
@@ -97,11 +97,10 @@ class Bf16Panel final : public PackedPanel {
 
 }  // namespace
 
-Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa, bool dots)
+Bf16Engine::Bf16Engine(ScratchPool& scratch, Isa isa)
     : kernels_(matrix_kernels(isa)),
       pointwise_(pointwise_kernels(isa)),
       scratch_(scratch),
-      dots_(dots),
       engine_(dnnl::engine::kind::cpu, 0) {}
 
 std::size_t Bf16Engine::primitives() const {
@@ -228,7 +227,7 @@ void Bf16Engine::multiply_block(const Matrix& in, const PackedPanel& right, cons
   if (!direct) copy_rows(c.row_slice(0, block.count), out.row_slice(block.first, block.count));
 }
 
-void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
+void Bf16Engine::multiply(const Matrix& in, const PackedPanel& right, PackFor /*use*/, const Matrix& out,
                           const Epilogue& epilogue) const {
   stay_on_this_thread();
   const auto& panel = static_cast<const Bf16Panel&>(right);
@@ -261,21 +260,6 @@ void Bf16Engine::copy_column(const PackedPanel& right, std::int64_t column, floa
 }
 
 void Bf16Engine::add_outer_products(const Tensor& dy, const Tensor& x, const Tensor& dw) const {
-  if (!dots_) return add_outer_products_by_library(dy, x, dw);
-  ScratchPool::Lease scratch = scratch_.lease();
-  avx512_bf16::add_outer_products({.dy = static_cast<const std::uint16_t*>(static_cast<const void*>(dy.raw())),
-                                   .dy_stride = dy.columns(),
-                                   .x = static_cast<const std::uint16_t*>(static_cast<const void*>(x.raw())),
-                                   .x_stride = x.columns(),
-                                   .dw = dw.data<float>(),
-                                   .rows = dy.rows(),
-                                   .n = dy.columns(),
-                                   .k = x.columns(),
-                                   .dy_pairs = scratch.floats(outer_product_dy_floats),
-                                   .x_pairs = scratch.floats(outer_product_x_floats(x.columns()))});
-}
-
-void Bf16Engine::add_outer_products_by_library(const Tensor& dy, const Tensor& x, const Tensor& dw) const {
   stay_on_this_thread();
   for_row_blocks(dy.rows(), [&](const RowBlock& block) {
     ScratchPool::Lease scratch = scratch_.lease();

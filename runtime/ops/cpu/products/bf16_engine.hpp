@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 operands by the CPU's bf16 dot products, through oneDNN's matmul primitive; sums of outer products
-// by a kernel of maestro where AVX512_BF16 is the CPU's fastest way (outer_product_kernel.hpp).
+// Products of bf16 operands by oneDNN's matmul primitive, for CPUs with AMX.
 //
 // A primitive is compiled for a fixed set of sizes. To bound their number, products are cut into blocks of 512 rows, a
 // block with a smaller multiple of 64 rows, and a last block padded with zero rows to a multiple of 16: at most eleven
@@ -22,12 +21,13 @@ namespace maestro::cpu {
 
 class Bf16Engine final : public ProductEngine {
  public:
-  /// `scratch` must outlive the engine. `dots`: use maestro's kernel for outer products.
-  explicit Bf16Engine(ScratchPool& scratch, Isa isa = best_isa(), bool dots = fast_bf16_dots());
+  /// `scratch` must outlive the engine.
+  explicit Bf16Engine(ScratchPool& scratch, Isa isa = best_isa());
 
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
-  void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void multiply(const Matrix& in, const PackedPanel& right, PackFor use, const Matrix& out,
+                const Epilogue& epilogue) const override;
   [[nodiscard]] std::int64_t few_rows() const override { return 8; }
   void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
                      const Epilogue& epilogue) const override;
@@ -80,12 +80,10 @@ class Bf16Engine final : public ProductEngine {
                       const RowBlock& block) const;
   void run(const Key& key, const dnnl::memory::desc& right, const Operands& operands,
            ScratchPool::Lease& scratch) const;
-  void add_outer_products_by_library(const Tensor& dy, const Tensor& x, const Tensor& dw) const;
 
   const MatrixKernels& kernels_;
   const PointwiseKernels& pointwise_;
   ScratchPool& scratch_;
-  bool dots_;
   dnnl::engine engine_;
   mutable std::mutex mutex_;  // guards products_
   mutable std::map<Key, Product> products_;

@@ -33,10 +33,10 @@ BlockPanel::BlockPanel(const Mxfp4Rows& rows)
       rows_{blocks_.data(), scales_.data(), rows.rows, rows.columns} {}
 
 void multiply_blocks(const BlockProducts& by, const Matrix& in, const Mxfp4Rows& right, const Matrix& out, bool each) {
-  const auto product = each ? &ProductEngine::multiply_each : &ProductEngine::multiply;
   for_widened(by, right, [&](std::int64_t first, const Tensor& rows) {
     const auto panel = by.engine.pack(rows, PackFor::forward, nullptr);
-    (by.engine.*product)(in, *panel, out.column_slice(first, rows.rows()), {});
+    const Matrix to = out.column_slice(first, rows.rows());
+    each ? by.engine.multiply_each(in, *panel, to, {}) : by.engine.multiply(in, *panel, PackFor::forward, to, {});
   });
 }
 
@@ -45,7 +45,8 @@ void multiply_blocks_backward(const BlockProducts& by, const Matrix& in, const M
   const Matrix sums = Matrix::of(scratch.tensor({out.rows, out.columns}, DType::f32));
   for_widened(by, right, [&](std::int64_t first, const Tensor& rows) {
     const auto panel = by.engine.pack(rows, PackFor::backward_input, nullptr);
-    by.engine.multiply(in.column_slice(first, rows.rows()), *panel, sums, {.accumulate = first > 0});
+    by.engine.multiply(in.column_slice(first, rows.rows()), *panel, PackFor::backward_input, sums,
+                       {.accumulate = first > 0});
   });
   finish_rows(by.kernels, sums, out, {});
 }

@@ -15,6 +15,7 @@ class BlockPanel final : public PackedPanel {
  public:
   explicit BlockPanel(const Mxfp4Rows& rows);
   [[nodiscard]] std::size_t bytes() const override { return blocks_.size() + scales_.size(); }
+  [[nodiscard]] bool for_every_use() const override { return true; }
   [[nodiscard]] bool columns_readable() const override { return false; }
   [[nodiscard]] const Mxfp4Rows* blocks() const override { return &rows_; }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/ops/cpu/products/bf16_engine.hpp"
 #include "runtime/ops/cpu/products/block_panel.hpp"
+#include "runtime/ops/cpu/products/dot_engine.hpp"
 #include "runtime/ops/cpu/products/sgemm_engine.hpp"
 
 namespace maestro::cpu {
@@ -24,7 +25,7 @@ std::int64_t panel_width(std::int64_t rows) {
 
 const CpuPackedWeight& own(const PackedWeight& weight, [[maybe_unused]] PackFor use) {
   const auto& packed = static_cast<const CpuPackedWeight&>(weight);
-  assert(packed.use() == use || packed.panel(0).blocks() != nullptr);
+  assert(packed.serves(use));
   return packed;
 }
 
@@ -47,8 +48,12 @@ std::size_t CpuPackedWeight::bytes() const {
   return sum;
 }
 
+bool CpuPackedWeight::serves(PackFor use) const {
+  return use == use_ || (panels_.front() != nullptr && panels_.front()->for_every_use());
+}
+
 bool CpuPackedWeight::rows_readable() const {
-  return use_ == PackFor::forward &&
+  return serves(PackFor::forward) &&
          std::ranges::all_of(panels_, [](const auto& panel) { return panel->columns_readable(); });
 }
 
@@ -67,8 +72,11 @@ PanelRange panel(const PackedWeight& weight, int index) {
 
 MatrixProducts::MatrixProducts(Isa isa, Bf16Products bf16, ScratchPool& scratch)
     : kernels_(matrix_kernels(isa)), scratch_(scratch), f32_(std::make_unique<SgemmEngine>(isa, false, scratch)) {
-  if (bf16 == Bf16Products::native) {
+  if (bf16 == Bf16Products::native && fast_bf16_dots()) {
+    bf16_ = std::make_unique<DotEngine>(scratch);
+  } else if (bf16 == Bf16Products::native) {
     bf16_ = std::make_unique<Bf16Engine>(scratch, isa);
+    bf16_packs_once_ = false;
   } else {
     bf16_ = std::make_unique<SgemmEngine>(isa, true, scratch);
   }
@@ -84,7 +92,7 @@ std::unique_ptr<PackedWeight> MatrixProducts::pack(const Tensor& w, DType comput
   std::unique_ptr<CpuPackedWeight> packed(static_cast<CpuPackedWeight*>(reuse.release()));
   const std::int64_t rows = group.count * w.rows();
   const bool fits = packed != nullptr && packed->rows() == rows && packed->columns() == w.columns() &&
-                    packed->compute() == compute && packed->use() == use;
+                    packed->compute() == compute && packed->serves(use);
   if (!fits) packed = std::make_unique<CpuPackedWeight>(rows, w.columns(), compute, use, group.count);
   if (group.count > 1) {
     std::unique_ptr<PackedPanel>& slot = packed->slot(static_cast<int>(group.index));
@@ -124,7 +132,7 @@ void MatrixProducts::linear(const Tensor& x, const PackedWeight& w, const Tensor
     if (rows_alone) {
       engine.multiply_each(Matrix::of(x), weight.panel(index), out, epilogue);
     } else {
-      engine.multiply(Matrix::of(x), weight.panel(index), out, epilogue);
+      engine.multiply(Matrix::of(x), weight.panel(index), PackFor::forward, out, epilogue);
     }
   }
 }
@@ -137,8 +145,8 @@ void MatrixProducts::linear_backward_input(const Tensor& dy, const PackedWeight&
   for (int index = 0; index < weight.panels(); ++index) {
     const PanelRange range = weight.range(index);
     engine(weight.compute())
-        .multiply(Matrix::of(dy).column_slice(range.first, range.count), weight.panel(index), Matrix::of(dx),
-                  {.accumulate = accumulate || index > 0});
+        .multiply(Matrix::of(dy).column_slice(range.first, range.count), weight.panel(index), PackFor::backward_input,
+                  Matrix::of(dx), {.accumulate = accumulate || index > 0});
   }
 }
 
@@ -178,8 +186,9 @@ void MatrixProducts::grouped_linear(const GroupedLinear& op) const {
       return multiply_blocks({*f32_, scratch_, kernels_}, x.row_slice(first, rows), *blocks, y.row_slice(first, rows),
                              each);
     }
-    const auto product = each ? &ProductEngine::multiply_each : &ProductEngine::multiply;
-    (engine.*product)(x.row_slice(first, rows), weight.panel(group), y.row_slice(first, rows), {});
+    const Matrix in = x.row_slice(first, rows), out = y.row_slice(first, rows);
+    if (each) return engine.multiply_each(in, weight.panel(group), out, {});
+    engine.multiply(in, weight.panel(group), PackFor::forward, out, {});
   });
 }
 
@@ -192,7 +201,9 @@ void MatrixProducts::grouped_linear_backward_input(const GroupedLinearBackwardIn
       return multiply_blocks_backward({*f32_, scratch_, kernels_}, dy.row_slice(first, rows), *blocks,
                                       dx.row_slice(first, rows));
     }
-    engine(weight.compute()).multiply(dy.row_slice(first, rows), weight.panel(group), dx.row_slice(first, rows), {});
+    engine(weight.compute())
+        .multiply(dy.row_slice(first, rows), weight.panel(group), PackFor::backward_input, dx.row_slice(first, rows),
+                  {});
   });
 }
 
@@ -209,7 +220,7 @@ void MatrixProducts::grouped_linear_backward_weight(const GroupedLinearBackwardW
 void MatrixProducts::linear_panel(const Tensor& x, const PackedWeight& w, int panel, const Tensor& y) const {
   const CpuPackedWeight& weight = own(w, PackFor::forward);
   if (x.rows() == 0) return;
-  engine(weight.compute()).multiply(Matrix::of(x), weight.panel(panel), Matrix::of(y), {});
+  engine(weight.compute()).multiply(Matrix::of(x), weight.panel(panel), PackFor::forward, Matrix::of(y), {});
 }
 
 void MatrixProducts::copy_row(const PackedWeight& w, std::int64_t row, float* to) const {
@@ -222,7 +233,9 @@ void MatrixProducts::linear_backward_input_panel(const Tensor& dy, const PackedW
                                                  bool accumulate) const {
   const CpuPackedWeight& weight = own(w, PackFor::backward_input);
   if (dy.rows() == 0) return;
-  engine(weight.compute()).multiply(Matrix::of(dy), weight.panel(panel), Matrix::of(dx), {.accumulate = accumulate});
+  engine(weight.compute())
+      .multiply(Matrix::of(dy), weight.panel(panel), PackFor::backward_input, Matrix::of(dx),
+                {.accumulate = accumulate});
 }
 
 }  // namespace maestro::cpu

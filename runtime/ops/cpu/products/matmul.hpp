@@ -2,14 +2,15 @@
 // Matrix products of the CPU backend, on the calling thread only. Shapes as in operator_table.hpp: x (M, K), w (N, K),
 // y (M, N).
 //
-// Two engines:
+// Engines:
 // - f32 arithmetic by oneDNN's sgemm, for f32 and, with operands widened block by block, for bf16. Measured on a
 //   Sapphire Rapids core whose fused multiply-adds peak at 228 GFLOP/s: 195-224 GFLOP/s for y and dx, 170-220 for dw,
 //   at any M from 64 up. oneDNN's matmul primitive with its own blocked weights reached 190-215, and 57-87 for dw if
 //   x's rows are a multiple of 4 KiB apart; it also needs a compiled primitive per M, and M changes with every packed
 //   micro-batch.
-// - bf16 dot products by oneDNN's matmul primitive, if they are faster (Bf16Products::native).
-// Both round operands to bf16 in bf16 products and accumulate in f32.
+// - bf16 dot products, if they are faster (Bf16Products::native): by kernels of maestro on a plain bf16 weight, or with
+//   AMX by oneDNN's matmul primitive.
+// All round operands to bf16 in bf16 products and accumulate in f32.
 //
 // A weight is cut along N into panels of at most `widest_panel` rows, so that the fused losses can walk a vocabulary in
 // chunks; most weights have a single panel. A weight of several groups has a panel for each.
@@ -47,7 +48,8 @@ class CpuPackedWeight final : public PackedWeight {
   [[nodiscard]] std::int64_t rows() const { return rows_; }        ///< N
   [[nodiscard]] std::int64_t columns() const { return columns_; }  ///< K
   [[nodiscard]] DType compute() const { return compute_; }
-  [[nodiscard]] PackFor use() const { return use_; }
+  /// Returns whether products of this use take the pack.
+  [[nodiscard]] bool serves(PackFor use) const;
   [[nodiscard]] int panels() const { return static_cast<int>(panels_.size()); }
   [[nodiscard]] PanelRange range(int panel) const;
   [[nodiscard]] int panel_of(std::int64_t row) const { return static_cast<int>(row / panel_rows_); }
@@ -76,6 +78,8 @@ class MatrixProducts {
   /// Packs as OperatorTable::pack(). Takes over `reuse` if shape, compute and use agree.
   [[nodiscard]] std::unique_ptr<PackedWeight> pack(const Tensor& w, DType compute, PackFor use,
                                                    std::unique_ptr<PackedWeight> reuse, WeightGroup group = {}) const;
+  /// Returns whether a pack serves every use (OperatorTable::packs_once).
+  [[nodiscard]] bool packs_once(DType compute) const { return compute == DType::f32 || bf16_packs_once_; }
   /// Packs as OperatorTable::pack_blocks().
   [[nodiscard]] std::unique_ptr<PackedWeight> pack_blocks(const Mxfp4Rows& w, std::unique_ptr<PackedWeight> reuse,
                                                           WeightGroup group) const;
@@ -104,6 +108,7 @@ class MatrixProducts {
   ScratchPool& scratch_;
   std::unique_ptr<ProductEngine> f32_;
   std::unique_ptr<ProductEngine> bf16_;
+  bool bf16_packs_once_ = true;
 };
 
 }  // namespace maestro::cpu

@@ -45,6 +45,8 @@ class PackedPanel {
   [[nodiscard]] virtual std::size_t bytes() const = 0;
   /// Returns the rows of a panel that stays in MXFP4 (block_panel.hpp), which no engine takes; else null.
   [[nodiscard]] virtual const Mxfp4Rows* blocks() const { return nullptr; }
+  /// Returns whether products of every use take it, however it was packed.
+  [[nodiscard]] virtual bool for_every_use() const = 0;
   /// Returns whether ProductEngine::copy_column() accepts it.
   [[nodiscard]] virtual bool columns_readable() const = 0;
 };
@@ -69,16 +71,16 @@ inline void finish_rows(const MatrixKernels& kernels, const Matrix& sums, const 
                     .accumulate = epilogue.accumulate});
 }
 
-/// Thread-safe. Operands have at least 1 row.
+/// Thread-safe. Operands have at least 1 row. The right operand of a weight w (N, K) is (K, N) for PackFor::forward,
+/// (N, K) for backward_input.
 class ProductEngine {
  public:
   virtual ~ProductEngine() = default;
-  /// Packs w (N, K) f32 as the right operand: (K, N) for PackFor::forward, (N, K) for backward_input. `reuse`, if any,
-  /// came from this engine for the same shape and use.
+  /// Packs w (N, K) f32 for `use`, or for every use. `reuse`, if any, came from this engine for the same shape and use.
   [[nodiscard]] virtual std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                           std::unique_ptr<PackedPanel> reuse) const = 0;
   /// Computes out (M, columns) = activation(in (M, depth) * right + bias) (+ out).
-  virtual void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
+  virtual void multiply(const Matrix& in, const PackedPanel& right, PackFor use, const Matrix& out,
                         const Epilogue& epilogue) const = 0;
   /// Computes the same for few rows, whose bits do not depend on each other; `right` is packed forward.
   virtual void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,

@@ -5,8 +5,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
-#include "runtime/core/aligned_memory.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/ops/cpu/products/plain_panel.hpp"
 #include "runtime/ops/cpu/thread.hpp"
 
 namespace maestro::cpu {
@@ -30,32 +30,6 @@ std::int64_t odd_lines(std::int64_t columns) {
   const std::int64_t lines = (columns + 15) / 16;
   return (lines % 2 == 0 ? lines + 1 : lines) * 16;
 }
-
-/// A panel (N, K) in its original layout: the f32 weight itself, or a bf16 copy of it.
-class PlainPanel final : public PackedPanel {
- public:
-  PlainPanel(std::int64_t rows, std::int64_t columns, PackFor use, std::size_t copied_bytes)
-      : rows_(rows), columns_(columns), transposed_(use == PackFor::forward), memory_(copied_bytes) {}
-  [[nodiscard]] std::size_t bytes() const override { return memory_.size(); }
-  [[nodiscard]] bool columns_readable() const override { return transposed_; }
-  [[nodiscard]] std::byte* copy() const { return memory_.data(); }
-  void view(std::byte* values) { values_ = values; }
-  /// Returns whether the right operand of products is the transposed panel.
-  [[nodiscard]] bool transposed() const { return transposed_; }
-  [[nodiscard]] std::int64_t depth() const { return transposed_ ? columns_ : rows_; }
-  [[nodiscard]] std::int64_t columns() const { return transposed_ ? rows_ : columns_; }
-  [[nodiscard]] Matrix matrix() const {
-    if (memory_.size() > 0) return {memory_.data(), DType::bf16, rows_, columns_, columns_};
-    return {values_, DType::f32, rows_, columns_, columns_};
-  }
-
- private:
-  std::int64_t rows_;
-  std::int64_t columns_;
-  bool transposed_;
-  AlignedMemory memory_;
-  std::byte* values_ = nullptr;
-};
 
 struct Gemm {
   char transpose_a = 'N';
@@ -115,22 +89,26 @@ std::int64_t block_columns(std::int64_t depth) {
 /// A product's right operand as sgemm takes it, a block of its columns at a time.
 class SgemmEngine::RightOperand {
  public:
-  RightOperand(const SgemmEngine& engine, const PlainPanel& panel, ScratchPool::Lease& scratch)
-      : engine_(engine), panel_(panel) {
+  /// The operand is the panel, or transposed for PackFor::forward.
+  RightOperand(const SgemmEngine& engine, const PlainPanel& panel, PackFor use, ScratchPool::Lease& scratch)
+      : engine_(engine), panel_(panel), transposed_(use == PackFor::forward) {
     const Matrix plain = panel.matrix();
+    const std::int64_t columns = transposed_ ? plain.rows : plain.columns;
+    depth_ = transposed_ ? plain.columns : plain.rows;
     const bool spread = plain.stride % 1024 != 0;  // rows are not a multiple of 4 KiB apart
-    as_it_lies_ = !panel.transposed() && plain.dtype == DType::f32 && spread;
-    step_ = as_it_lies_ ? panel.columns() : std::min(panel.columns(), block_columns(panel.depth()));
-    if (!as_it_lies_) arranged_ = scratch.floats(panel.depth() * odd_lines(step_));
+    as_it_lies_ = !transposed_ && plain.dtype == DType::f32 && spread;
+    step_ = as_it_lies_ ? columns : std::min(columns, block_columns(depth_));
+    if (!as_it_lies_) arranged_ = scratch.floats(depth_ * odd_lines(step_));
   }
+  [[nodiscard]] std::int64_t depth() const { return depth_; }
   [[nodiscard]] std::int64_t step() const { return step_; }
   /// Returns columns [first, first + count), (depth, count) f32; valid until the next call.
   [[nodiscard]] Matrix columns(std::int64_t first, std::int64_t count) const {
     const Matrix plain = panel_.matrix();
     if (as_it_lies_) return plain;
-    const Matrix to{arranged_, DType::f32, panel_.depth(), count, odd_lines(count)};
+    const Matrix to{arranged_, DType::f32, depth_, count, odd_lines(count)};
     const bool narrow = plain.dtype == DType::bf16;
-    if (panel_.transposed()) {
+    if (transposed_) {
       const Matrix rows = plain.row_slice(first, count);
       engine_.matrix_.transpose({{rows.data, narrow}, rows.stride, arranged_, to.stride, count, rows.columns});
       return to;
@@ -148,6 +126,8 @@ class SgemmEngine::RightOperand {
   }
   const SgemmEngine& engine_;
   const PlainPanel& panel_;
+  bool transposed_;
+  std::int64_t depth_ = 0;
   bool as_it_lies_;
   std::int64_t step_;
   float* arranged_ = nullptr;
@@ -159,9 +139,10 @@ SgemmEngine::SgemmEngine(Isa isa, bool round_weights, ScratchPool& scratch)
       round_weights_(round_weights),
       scratch_(scratch) {}
 
-std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std::unique_ptr<PackedPanel> reuse) const {
+std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor /*use*/,
+                                               std::unique_ptr<PackedPanel> reuse) const {
   const std::size_t copied = round_weights_ ? static_cast<std::size_t>(w.elements()) * sizeof(bfloat16) : 0;
-  if (reuse == nullptr) reuse = std::make_unique<PlainPanel>(w.rows(), w.columns(), use, copied);
+  if (reuse == nullptr) reuse = std::make_unique<PlainPanel>(w.rows(), w.columns(), copied);
   auto& panel = static_cast<PlainPanel&>(*reuse);
   if (round_weights_) {
     pointwise_.cast({w.raw(), false}, {panel.copy(), true}, w.elements());
@@ -175,12 +156,12 @@ std::unique_ptr<PackedPanel> SgemmEngine::pack(const Tensor& w, PackFor use, std
 void SgemmEngine::multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
                                 const Epilogue& epilogue) const {
   const auto& panel = static_cast<const PlainPanel&>(right);
-  assert(panel.transposed() && in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
+  const Matrix weights = panel.matrix();
+  assert(in.columns == weights.columns && out.columns == weights.rows && in.rows == out.rows);
   ScratchPool::Lease scratch = scratch_.lease();
   const bool narrow = in.dtype == DType::bf16;
   const Matrix rows = widened(pointwise_, in, narrow ? scratch.floats(in.rows * in.columns) : nullptr);
   const Matrix sums = Matrix::of(scratch.tensor({out.rows, out.columns}, DType::f32));
-  const Matrix weights = panel.matrix();
   matrix_.row_dots({.rows = static_cast<const float*>(rows.data),
                     .row_count = in.rows,
                     .row_stride = rows.stride,
@@ -192,14 +173,13 @@ void SgemmEngine::multiply_each(const Matrix& in, const PackedPanel& right, cons
   finish_rows(matrix_, sums, out, epilogue);
 }
 
-void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, const Matrix& out,
+void SgemmEngine::multiply(const Matrix& in, const PackedPanel& right, PackFor use, const Matrix& out,
                            const Epilogue& epilogue) const {
   stay_on_this_thread();
-  const auto& panel = static_cast<const PlainPanel&>(right);
-  assert(in.columns == panel.depth() && out.columns == panel.columns() && in.rows == out.rows);
-  if (in.rows == 1 && panel.transposed()) return multiply_each(in, right, out, epilogue);
+  if (in.rows == 1 && use == PackFor::forward) return multiply_each(in, right, out, epilogue);
   ScratchPool::Lease scratch = scratch_.lease();
-  const RightOperand operand(*this, panel, scratch);
+  const RightOperand operand(*this, static_cast<const PlainPanel&>(right), use, scratch);
+  assert(in.columns == operand.depth() && in.rows == out.rows);
   const std::int64_t widest = std::min(in.rows, arranged_rows + 8);
   float* wide_in = in.dtype == DType::bf16 ? scratch.floats(widest * in.columns) : nullptr;
   float* wide_out = out.dtype == DType::bf16 ? scratch.floats((multiply_rows + 8) * operand.step()) : nullptr;
@@ -247,7 +227,6 @@ void SgemmEngine::multiply_block(const Matrix& a, const Matrix& b, const Matrix&
 
 void SgemmEngine::copy_column(const PackedPanel& right, std::int64_t column, float* to) const {
   const auto& panel = static_cast<const PlainPanel&>(right);
-  assert(panel.transposed());
   const Matrix row = panel.matrix().row_slice(column, 1);
   pointwise_.cast({row.data, row.dtype == DType::bf16}, {to, false}, row.columns);
 }

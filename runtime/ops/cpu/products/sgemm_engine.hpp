@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products in f32 arithmetic by oneDNN's sgemm; bf16 operands are widened, and weights transposed, a block at a time.
-// An f32 weight is used in place, without a copy; a bf16 weight takes 2 bytes per element for each use.
+// An f32 weight is used in place, without a copy; a bf16 weight takes 2 bytes per element.
 #pragma once
 
 #include "runtime/ops/cpu/pointwise/pointwise_kernels.hpp"
@@ -17,7 +17,8 @@ class SgemmEngine final : public ProductEngine {
 
   [[nodiscard]] std::unique_ptr<PackedPanel> pack(const Tensor& w, PackFor use,
                                                   std::unique_ptr<PackedPanel> reuse) const override;
-  void multiply(const Matrix& in, const PackedPanel& right, const Matrix& out, const Epilogue& epilogue) const override;
+  void multiply(const Matrix& in, const PackedPanel& right, PackFor use, const Matrix& out,
+                const Epilogue& epilogue) const override;
   [[nodiscard]] std::int64_t few_rows() const override { return 40; }
   void multiply_each(const Matrix& in, const PackedPanel& right, const Matrix& out,
                      const Epilogue& epilogue) const override;
