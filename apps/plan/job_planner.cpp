@@ -2,6 +2,7 @@
 #include "apps/plan/job_planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <list>
@@ -72,7 +73,8 @@ std::tuple<std::int64_t, std::int64_t, double> cost_of(const RankedLayout& layou
   std::int64_t degrees = 0;
   for (const auto& [name, section] : layout.sections) {
     devices += section.devices();
-    degrees += section.tensor + section.context + section.stages() + (section.zero ? 1 : 0);
+    degrees +=
+        section.tensor + section.context + section.stages() + (section.zero ? 1 : 0) + (section.expert > 1 ? 1 : 0);
   }
   degrees += std::ssize(layout.mixes);
   return {devices, degrees, std::round(layout.bytes / 1e7)};
@@ -138,6 +140,20 @@ std::vector<std::vector<double>> divided_shares(std::size_t sections) {
   return divisions;
 }
 
+using RankDegrees = std::array<std::int64_t, 3>;  // tensor, context, expert
+
+std::string text_of(const RankDegrees& degrees) {
+  return "tensor " + std::to_string(degrees[0]) + ", context " + std::to_string(degrees[1]) +
+         (degrees[2] > 1 ? ", expert " + std::to_string(degrees[2]) : "");
+}
+
+/// Layouts that share one built section, as building it takes longer than its passes.
+struct MeasuredLayouts {
+  const ResolvedJob* plan;
+  std::vector<MicroBatchPlan> batches;
+  std::string samples;
+};
+
 }  // namespace
 
 JobPlanner::JobPlanner(Resolve resolve, JobPlannerOptions options, MachinePrices& prices)
@@ -184,8 +200,9 @@ void JobPlanner::find_choices(const std::string& section) {
       for (const DeviceId& device : of.config.devices) choices.devices.push_back(device.index);
     }
   }
-  for (const SectionLayout& layout :
-       keys_.standing(section, possible_layouts(options_.machine.devices, base_.train.global_batch, trained))) {
+  const std::int64_t experts = options_.machine.gpus == nullptr ? experts_of(base_, section) : 0;
+  for (const SectionLayout& layout : keys_.standing(
+           section, possible_layouts(options_.machine.devices, base_.train.global_batch, trained, experts))) {
     if (!choices.devices.empty() && std::ssize(choices.devices) != layout.devices()) continue;
     std::vector<int> devices;
     for (int device = 0; device < layout.devices(); ++device) devices.push_back(device);
@@ -219,32 +236,25 @@ PricedLayout JobPlanner::priced(const Choices& of, const Choice& choice) {
 }
 
 void JobPlanner::measure(SectionProfiler& profiler, const Progress& progress) {
-  /// Layouts that share one built section, as building it takes longer than its passes.
-  struct Measured {
-    const ResolvedJob* plan;
-    std::vector<MicroBatchPlan> batches;
-    std::string samples;
-  };
   for (const Choices& choices : choices_) {
-    std::map<std::pair<std::int64_t, std::int64_t>, Measured> built;
-    std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> seen;
+    std::map<RankDegrees, MeasuredLayouts> built;
+    std::set<std::pair<RankDegrees, std::int64_t>> seen;
     for (const Choice& choice : choices.layouts) {  // the fewest replicas first
       // A stage makes calls of its section, and replicas make the same calls.
       if (choice.layout.pipeline > 1) continue;
-      if (!seen.emplace(choice.layout.tensor, choice.layout.context, choice.layout.micro_batch).second) continue;
+      const RankDegrees degrees{choice.layout.tensor, choice.layout.context, choice.layout.expert};
+      if (!seen.emplace(degrees, choice.layout.micro_batch).second) continue;
       const SectionId section = *choice.plan.graph.find(choices.section);
       const std::vector<MicroBatchPlan> batches = prices_.batches(choice.plan, section);
       const auto priced = [&](bool on_shares) { return prices_.has(choice.plan, batches.front(), on_shares); };
       if (batches.empty() || (priced(false) && (!gives_shares() || priced(true)))) continue;
-      Measured& of = built.try_emplace({choice.layout.tensor, choice.layout.context}, Measured{&choice.plan, {}, {}})
-                         .first->second;
+      MeasuredLayouts& of = built.try_emplace(degrees, MeasuredLayouts{&choice.plan, {}, {}}).first->second;
       of.samples += (of.samples.empty() ? "" : ", ") + std::to_string(batches.front().samples.size());
       const std::vector<MicroBatchPlan> measured = measured_of(batches);
       of.batches.insert(of.batches.end(), measured.begin(), measured.end());
     }
     for (const auto& [degrees, of] : built) {
-      progress(choices.section + ": micro-batches of " + of.samples + ", tensor " + std::to_string(degrees.first) +
-               ", context " + std::to_string(degrees.second));
+      progress(choices.section + ": micro-batches of " + of.samples + ", " + text_of(degrees));
       prices_.measure(*of.plan, of.batches, gives_shares(), profiler);
     }
   }
@@ -418,6 +428,7 @@ JobLayout JobPlanner::with_mixes(const std::vector<LayoutChoices>& choices, JobL
     if (!free.contains("replicas") || !free.contains("context") || of.follows) continue;
     if (base_.settings.contains(of.section + ".context")) continue;
     const SectionLayout& alike = of.layouts[layout.layouts[section]].layout;
+    if (alike.expert > 1) continue;  // such replicas are alike
     const double alike_ms = rehearsed(choices, layout)->step_ms;
     double best_ms = alike_ms * (1 - least_gain);
     JobLayout best = layout;

@@ -196,7 +196,21 @@ double bound_of(const std::vector<LayoutChoices>& sections, const JobLayout& lay
   return bound_of_first(sections, layout, devices, sections.size());
 }
 
-std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained) {
+namespace {
+
+/// Adds the layouts whose ranks share a layer's experts.
+void add_shared_experts(std::vector<SectionLayout>& found, std::int64_t experts) {
+  for (std::size_t at = 0, all = found.size(); at < all; ++at) {
+    SectionLayout shared = found[at];
+    shared.expert = shared.tensor * shared.context;
+    if (shared.expert > 1 && experts > 0 && experts % shared.expert == 0) found.push_back(shared);
+  }
+}
+
+}  // namespace
+
+std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained,
+                                            std::int64_t experts) {
   std::vector<SectionLayout> found;
   for (const std::int64_t replicas : degrees(devices)) {
     for (const std::int64_t tensor : degrees(devices)) {
@@ -214,6 +228,7 @@ std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t g
       }
     }
   }
+  add_shared_experts(found, experts);
   return found;
 }
 

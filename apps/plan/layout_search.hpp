@@ -27,6 +27,7 @@ struct SectionLayout {
   std::int64_t chunks = 1;  ///< stages on each device of a pipeline
   bool zero = false;
   std::int64_t micro_batch = 1;
+  std::int64_t expert = 1;  ///< ranks that share a layer's experts
   [[nodiscard]] std::int64_t devices() const { return replicas * tensor * context * pipeline; }
   [[nodiscard]] std::int64_t stages() const { return pipeline * chunks; }
   friend auto operator<=>(const SectionLayout&, const SectionLayout&) = default;
@@ -87,8 +88,9 @@ struct SearchedDevices {
 
 /// Returns the layouts that a section may take on so many devices: all SectionLayouts with degrees that are powers of
 /// two, or the number of devices itself, and micro-batches that are powers of two up to the samples of a replica. A
-/// pipeline has 1, 2 or 4 chunks. Without `trained` no optimizer state is sharded.
-[[nodiscard]] std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch,
-                                                          bool trained);
+/// pipeline has 1, 2 or 4 chunks. Without `trained` no optimizer state is sharded. Of `experts` experts in a layer each
+/// rank has a part of each, or all ranks of a replica share them, if they can.
+[[nodiscard]] std::vector<SectionLayout> possible_layouts(std::int64_t devices, std::int64_t global_batch, bool trained,
+                                                          std::int64_t experts = 0);
 
 }  // namespace maestro

@@ -5,6 +5,7 @@
 
 #include "runtime/core/nearest_name.hpp"
 #include "runtime/core/printable.hpp"
+#include "runtime/model/hf_config.hpp"
 
 namespace maestro {
 
@@ -33,7 +34,7 @@ void check_varied(const std::vector<std::string>& sections, const std::set<std::
 }  // namespace
 
 const std::vector<std::string>& planned_keys() {
-  static const std::vector<std::string> keys{"replicas", "tensor", "context",     "pipeline",
+  static const std::vector<std::string> keys{"replicas", "tensor", "context",     "expert", "pipeline",
                                              "chunks",   "zero",   "micro_batch", "devices"};
   return keys;
 }
@@ -44,6 +45,7 @@ std::string value_of(const SectionLayout& layout, const std::string& key) {
   if (key == "context") return std::to_string(layout.context);
   if (key == "pipeline") return std::to_string(layout.pipeline);
   if (key == "chunks") return std::to_string(layout.chunks);
+  if (key == "expert") return std::to_string(layout.expert);
   if (key == "micro_batch") return std::to_string(layout.micro_batch);
   return layout.zero ? "true" : "false";
 }
@@ -80,6 +82,12 @@ std::string list_text(const std::vector<std::int64_t>& numbers) {
   return list_text(texts);
 }
 
+std::int64_t experts_of(const ResolvedJob& job, const std::string& section) {
+  const Section& first = *job.meta_sections[job.graph.stages_of(section).front().value()];
+  const auto config = parse_hf_config(first.config_json(), "config.json");
+  return config.ok() ? config->experts.count : 0;
+}
+
 ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& varied) {
   for (const GraphNode& node : job.graph.nodes()) {
     if (node.plays_in_steps() && node.stage == 0) sections_.push_back(node.section_name());
@@ -96,6 +104,7 @@ ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& vari
     const SectionId first = job.graph.stages_of(section).front();
     if (!job.graph.node(first).trained()) free.erase("zero");
     if (!free.contains("pipeline") && job.sections[first.value()].config.pipeline == 1) free.erase("chunks");
+    if (experts_of(job, section) == 0) free.erase("expert");
     if (job.settings.contains(section + ".micro_batch_tokens")) free.erase("micro_batch");  // it follows the tokens
     const SectionConfig& config = job.sections[first.value()].config;
     if (!config.contexts.empty() && !free.contains("replicas")) {
@@ -105,8 +114,8 @@ ChosenKeys::ChosenKeys(const ResolvedJob& job, const std::set<std::string>& vari
     }
     devices_of_[section] = free.contains("devices") ? "" : config.devices_of;
     if (!devices_of(section).empty()) free.insert("replicas");
-    given_[section] = {config.replicas, config.tensor, config.context,    config.pipeline,
-                       config.chunks,   config.zero,   config.micro_batch};
+    given_[section] = {config.replicas, config.tensor, config.context,     config.pipeline,
+                       config.chunks,   config.zero,   config.micro_batch, config.expert};
     some = some || !free.empty();
   }
   if (some) return;
@@ -120,6 +129,7 @@ std::vector<SectionLayout> ChosenKeys::standing(const std::string& section, std:
   const SectionLayout& given = given_.at(section);
   for (SectionLayout& layout : possible) {
     if (!free.contains("micro_batch")) layout.micro_batch = given.micro_batch;
+    if (!free.contains("expert")) layout.expert = given.expert;
   }
   std::erase_if(possible, [&](const SectionLayout& layout) {
     return !std::ranges::all_of(planned_keys(), [&](const std::string& key) {
@@ -139,6 +149,7 @@ std::vector<std::string> ChosenKeys::settings(const std::string& section, const 
   for (const std::string& key : planned_keys()) {
     if (!of(section).contains(key) || (key == "replicas" && !devices_of(section).empty())) continue;
     if (key == "chunks" && layout.chunks == 1 && given_.at(section).chunks == 1) continue;  // the default
+    if (key == "expert" && layout.expert == 1 && given_.at(section).expert == 1) continue;
     settings.push_back(section + "." + key + "=" + (key == "devices" ? devices : value_of(layout, key)));
   }
   return settings;

@@ -24,6 +24,9 @@ namespace maestro {
 /// Returns "[0, 1]".
 [[nodiscard]] std::string list_text(const std::vector<std::int64_t>& numbers);
 
+/// Returns the experts of a layer in the section; 0: it has none.
+[[nodiscard]] std::int64_t experts_of(const ResolvedJob& job, const std::string& section);
+
 /// The keys that are chosen for a job: keys that it lacks, and varied keys. A value.
 class ChosenKeys {
  public:

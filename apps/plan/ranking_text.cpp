@@ -130,6 +130,7 @@ std::string layout_text(const SectionLayout& layout) {
   if (layout.micro_batch <= most_samples_of_a_step) add("m" + std::to_string(layout.micro_batch));  // else by tokens
   if (layout.tensor > 1) add("tensor " + std::to_string(layout.tensor));
   if (layout.context > 1) add("context " + std::to_string(layout.context));
+  if (layout.expert > 1) add("expert " + std::to_string(layout.expert));
   if (layout.pipeline > 1) add("pipeline " + std::to_string(layout.pipeline));
   if (layout.chunks > 1) add("chunks " + std::to_string(layout.chunks));
   if (layout.zero) add("zero");

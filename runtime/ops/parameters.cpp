@@ -60,6 +60,7 @@ const PackedWeight& Parameter::packed(const OperatorTable& ops, DType compute, P
 }
 
 void Parameter::pack_group(const OperatorTable& ops, std::int64_t group, PackFor use) {
+  if (use != PackFor::forward && ops.packs_once(DType::bf16)) return;  // it has been packed
   const bool plain = ops.takes_plain_weights();
   Pack& pack = packs_[pack_of(ops, DType::bf16, use)];
   const Tensor values = plain ? owner_->rounded_frozen(ops, *this, group) : value_;
@@ -224,8 +225,7 @@ void Parameters::load_groups(Parameter& parameter, const FillRows& fill) {
     parameter.value_ = Tensor(own.data(), DType::f32, shape);
     if (memory_->holds_values()) write_values(parameter, fill, group * rows);
     parameter.pack_group(*frozen_->ops, group, PackFor::forward);
-    if (!frozen_->passes_gradient || frozen_->ops->packs_once(DType::bf16)) continue;
-    parameter.pack_group(*frozen_->ops, group, PackFor::backward_input);
+    if (frozen_->passes_gradient) parameter.pack_group(*frozen_->ops, group, PackFor::backward_input);
   }
   parameter.value_ = Tensor(nullptr, DType::f32, parameter.shape_);
 }

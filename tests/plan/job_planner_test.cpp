@@ -119,6 +119,32 @@ TEST_F(JobPlannerTest, chunks_of_the_job_stand_and_others_are_chosen) {  // JP-1
   EXPECT_THAT(chunks_of(planner(job).rank()), ElementsAre(2));
 }
 
+TEST_F(JobPlannerTest, ranks_that_share_experts_are_tried_unless_the_job_states_them) {  // JP-1
+  std::string job = distillation_job;
+  job.replace(job.find("llama"), 5, "qwen3_moe");
+  job.insert(job.find("[teacher]\n") + 10, "experts = 4\ntensor = 2\n");
+  price_by_work(job, false);
+  const auto experts_of = [&](const LayoutRanking& found) {
+    std::set<std::int64_t> experts;
+    for (const RankedLayout& ranked : found.best) {
+      const SectionLayout& layout = ranked.sections.at("teacher");
+      experts.insert(layout.expert);
+      const ResolvedJob plan = plan_of(job, ranked.settings);
+      EXPECT_EQ(plan.sections[plan.graph.stages_of("teacher").front().value()].config.expert, layout.expert);
+      EXPECT_EQ(ranked.sections.at("plain").expert, 1) << "it has no experts";
+    }
+    return experts;
+  };
+  EXPECT_THAT(experts_of(planner(job).rank()), ElementsAre(1, 2));
+  for (const std::int64_t given : {1, 2}) {
+    std::string stated = job;
+    stated.insert(stated.find("[teacher]\n") + 10, "expert = " + std::to_string(given) + "\n");
+    for (const RankedLayout& ranked : planner(stated).rank().best) {
+      EXPECT_EQ(ranked.sections.at("teacher").expert, given);
+    }
+  }
+}
+
 TEST_F(JobPlannerTest, a_section_on_the_devices_of_another_follows_it) {  // JP-1
   std::string job = distillation_job;
   job.insert(job.find("[teacher]\n") + 10, "devices = [\"plain\"]\n");
@@ -242,7 +268,8 @@ TEST_F(JobPlannerTest, a_section_that_costs_more_than_all_others_gets_more_devic
 
 TEST_F(JobPlannerTest, varied_keys_are_those_of_sections) {
   EXPECT_THAT(error_of(distillation_job, {"teacher.micro_bach"}), HasSubstr("did you mean teacher.micro_batch?"));
-  EXPECT_THAT(error_of(distillation_job, {"lr"}), HasSubstr("plan chooses replicas, tensor, context, pipeline"));
+  EXPECT_THAT(error_of(distillation_job, {"lr"}),
+              HasSubstr("plan chooses replicas, tensor, context, expert, pipeline"));
   EXPECT_EQ(error_of(distillation_job, {"teacher.micro_batch", "replicas"}), "");
   JobPlanner made = planner(distillation_job, {"teacher.micro_batch"});
   EXPECT_TRUE(made.keys().of("teacher").contains("micro_batch"));

@@ -191,5 +191,18 @@ TEST(LayoutSearch, degrees_fit_the_devices_and_micro_batches_the_samples) {
   for (const SectionLayout& layout : possible_layouts(4, 8, false)) EXPECT_FALSE(layout.zero);
 }
 
+TEST(LayoutSearch, all_ranks_of_a_replica_may_share_experts) {
+  const std::vector<SectionLayout> plain = possible_layouts(8, 4, true);
+  for (const SectionLayout& layout : plain) EXPECT_EQ(layout.expert, 1);
+  std::vector<SectionLayout> layouts = possible_layouts(8, 4, true, 4);  // eight ranks cannot share four experts
+  const auto shared = std::ranges::stable_partition(layouts, [](const auto& layout) { return layout.expert == 1; });
+  EXPECT_EQ(std::vector(layouts.begin(), shared.begin()), plain);
+  EXPECT_FALSE(shared.empty());
+  for (const SectionLayout& layout : shared) {
+    EXPECT_EQ(layout.expert, layout.tensor * layout.context);
+    EXPECT_LE(layout.expert, 4);
+  }
+}
+
 }  // namespace
 }  // namespace maestro

@@ -7,7 +7,7 @@ namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
 constexpr std::int64_t columns_of_panel = dot_panel_columns;
-constexpr std::int64_t tile_rows = 8;  // 8 rows of 3 vectors of sums cover the latency of two units and fit registers
+constexpr std::int64_t tile_rows = 8;  // with 3 vectors of columns, sums hide two units' latency and fit registers
 
 /// Arranges 16 columns from rows of the weight: words are transposed in squares.
 void arrange_transposed(const ArrangeCall& call, std::int64_t first) {

@@ -6,7 +6,7 @@
 namespace maestro::cpu::MAESTRO_ISA_NAMESPACE {
 namespace {
 
-constexpr std::int64_t tile_rows = 8;  // 8 rows of 3 vectors of sums cover the latency of two units and fit registers
+constexpr std::int64_t tile_rows = 8;  // with 3 vectors of columns, sums hide two units' latency and fit registers
 constexpr std::int64_t columns = outer_product_columns;
 
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) {
