@@ -11,7 +11,7 @@ inline constexpr std::int64_t dot_panel_columns = 48;  ///< columns of a panel, 
 
 /// Arranges a panel of a product's right operand (depth, columns); strides in elements.
 struct ArrangeCall {
-  const std::uint16_t* weights;  ///< first of `columns` rows of `depth`, if transposed; else of `depth` rows
+  const std::uint16_t* weights;  ///< (columns, depth) if transposed, else (depth, columns)
   std::int64_t stride;
   bool transposed;  ///< the operand is the transpose of the weight
   std::int64_t depth;

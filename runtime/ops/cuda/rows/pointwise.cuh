@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(flat_threads)
   }
 }
 
-/// Gates and ups of V columns of a row of 2 `features`, which is [gate | up] or alternates.
+/// Gates and ups in V columns; a row has 2 `features` values: [gate | up], or in turn.
 template <bool alternate, int V>
 struct GatePairs {
   float gate[V];
