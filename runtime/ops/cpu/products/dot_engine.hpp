@@ -23,7 +23,7 @@ class DotEngine final : public ProductEngine {
                      const Epilogue& epilogue) const override {
     plain_.multiply_each(in, right, out, epilogue);
   }
-  [[nodiscard]] std::int64_t few_rows() const override { return 4; }
+  [[nodiscard]] std::int64_t few_rows() const override { return 16; }
   void copy_column(const PackedPanel& right, std::int64_t column, float* to) const override {
     plain_.copy_column(right, column, to);
   }
