@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training or distillation by transformers and PyTorch, fp32, on random tokens.
+"""Steps of training or distillation by transformers and PyTorch, on random tokens, in fp32 or with bf16 autocast.
 
 --images TOKENS TARGETS  numbers of a sample with an image; the encoder is frozen (work images)
 --recompute  gradient checkpointing of every layer    --lora RANK  PEFT's LoRA on all linear layers but the output
@@ -60,6 +60,7 @@ def main():
     parser.add_argument("--images", type=int, nargs=2)
     for name in ("steps", "threads", "sequence", "micro-batch", "micro-batches"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--lora", type=int, default=0)
@@ -84,7 +85,9 @@ def main():
 
     for step in range(settings.steps):
         for _ in range(settings.micro_batches):
-            (loss() / settings.micro_batches).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=settings.precision == "bf16"):
+                value = loss()
+            (value / settings.micro_batches).backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
