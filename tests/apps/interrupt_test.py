@@ -147,6 +147,7 @@ class Signals(Interrupted):
                 self.assertTrue(run.wait_for_text("validation after step 12"), run.text)
                 while run.process.poll() is None:
                     os.killpg(run.process.pid, signal.SIGHUP)
+                    time.sleep(0.001)  # a flood of signals would keep the processes from ending
                 finished = run.wait()
                 self.assertEqual(finished.status, 0, finished.describe())
                 self.assertEqual(finished.error_lines(), [], finished.describe())
