@@ -172,7 +172,7 @@ TEST(ExpertRows, of_a_dry_pass_are_spread_evenly_and_state_the_bytes_that_travel
   constexpr std::int64_t tokens = 12, chosen = 2, experts = 8, ranks = 4, width = 16;
   constexpr std::int64_t routed = tokens * chosen;
   DrySpace space;
-  const ObservedTable table(space, {.called = [](const OperatorCall&, double) {}});
+  const ObservedTable table(space, true, {.called = [](const OperatorCall&, double) {}});
   Arena arena(std::size_t{1} << 20, space);
   Tape tape(table, arena, DType::f32, true);
   std::vector<std::pair<std::string, std::int64_t>> calls;
