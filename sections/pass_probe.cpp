@@ -47,7 +47,8 @@ PassProbe::PassProbe(ProbedSection probed, LayoutRank rank, const ProbeSite& sit
 ObservedTable PassProbe::make_table() {
   TableObserver observer{[this](const OperatorCall& call, double ms) { called(call, ms); }, site_.now};
   if (!dry()) return ObservedTable(*site_.table, std::move(observer));
-  return ObservedTable(space_, !space_.host() || cpu::best_products_pack_once(), std::move(observer));
+  const bool on_gpu = probed_.context.for_cuda || !space_.host();
+  return ObservedTable(space_, on_gpu || cpu::best_products_pack_once(), std::move(observer));
 }
 
 void PassProbe::called(OperatorCall call, double ms) {

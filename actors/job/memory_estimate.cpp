@@ -7,6 +7,7 @@
 
 #include "runtime/core/mxfp4.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/ops/cpu/isa.hpp"
 #include "sections/model_config.hpp"
 #include "sections/weights_folder.hpp"
 
@@ -19,8 +20,13 @@ constexpr double bytes_of_f32 = sizeof(float);
 constexpr double bytes_of_bf16 = sizeof(bfloat16);
 constexpr double bytes_of_device_chunk = 256 * mib;  // a micro-batch's memory on a GPU grows in such chunks
 
+/// Returns how many packed forms a matrix has that products of both directions read in bf16.
+double bf16_forms(const MemoryDemand& demand) {
+  return demand.on_cuda || cpu::best_products_pack_once() ? 1 : 2;
+}
+
 /// Returns the bytes of frozen values. In bf16, vectors stay in f32, and so do tables with rows that bf16 cannot hold
-/// (PA-6). `forms`: packed forms of a matrix, one for each direction of passes.
+/// (PA-6). `forms`: packed forms of a matrix.
 double frozen_bytes(const MemoryDemand& demand, const HeldElements& held, double forms) {
   const double blocks = static_cast<double>(held.blocks) * (mxfp4_bytes + 1) / mxfp4_block;
   if (demand.precision == DType::f32) return static_cast<double>(held.all - held.blocks) * bytes_of_f32 + blocks;
@@ -36,12 +42,11 @@ double parameter_bytes(const MemoryDemand& demand) {
   const HeldElements& held = demand.held;
   if (demand.shared) return held.extra_bytes;
   if (!demand.trained && !demand.keeps_activations) return frozen_bytes(demand, held, 1) + held.extra_bytes;
-  const double bytes =
-      static_cast<double>(held.all) * bytes_of_f32 + frozen_bytes(demand, demand.below, 2) + held.extra_bytes;
+  const double bytes = static_cast<double>(held.all) * bytes_of_f32 +
+                       frozen_bytes(demand, demand.below, bf16_forms(demand)) + held.extra_bytes;
   if (demand.precision == DType::f32) return bytes;  // products read the values themselves
-  // A CPU packs matrices for either direction; a GPU's products read a copy of all values.
-  return bytes +
-         (demand.on_cuda ? static_cast<double>(held.all) : 2.0 * static_cast<double>(held.matrices)) * bytes_of_bf16;
+  // A CPU packs matrices; a GPU's products read a copy of all values.
+  return bytes + bf16_forms(demand) * static_cast<double>(demand.on_cuda ? held.all : held.matrices) * bytes_of_bf16;
 }
 
 HeldElements held_elements(Parameters& parameters, const ProductParameters& products) {

@@ -30,7 +30,7 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
   /// Calls and observes `table`.
   ObservedTable(const OperatorTable& table, TableObserver observer)
       : table_(&table), space_(&table.memory()), observer_(std::move(observer)) {}
-  /// Makes a dry pass, on tensors of `space`, of a table for which packs_once() returns `packs_once`.
+  /// Makes a dry pass, on tensors of `space`, of a table for which packs_once(bf16) is `packs_once`.
   ObservedTable(MemorySpace& space, bool packs_once, TableObserver observer)
       : space_(&space), packs_once_(packs_once), observer_(std::move(observer)) {}
 
@@ -44,7 +44,7 @@ class ObservedTable final : public DispatchingTable<ObservedTable> {
     return table_ == nullptr ? !space_->host() : table_->takes_plain_weights();
   }
   [[nodiscard]] bool packs_once(DType compute) const override {
-    return table_ == nullptr ? packs_once_ : table_->packs_once(compute);
+    return table_ == nullptr ? packs_once_ || compute == DType::f32 : table_->packs_once(compute);
   }
   [[nodiscard]] std::string attention_refusal(const AttentionShape& shape) const override {
     return table_ == nullptr ? std::string() : table_->attention_refusal(shape);
