@@ -104,6 +104,7 @@ void prepare_signals() {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   started_by_rank_0 = std::getenv("MAESTRO_PARENT") != nullptr;
+  taken_at = 0;  // an earlier run of this process is over
   struct sigaction action {};
   action.sa_handler = on_ending_signal;
   action.sa_mask = set_of_ending_signals();
