@@ -117,8 +117,8 @@ class Parameter {
   [[nodiscard]] std::vector<Run> runs() const;
   /// Returns the held columns of the unsharded parameter (elements of a row, dimensions after the first folded).
   [[nodiscard]] ParameterSlice::Range columns() const;
-  /// Returns how many groups the rows held here have, and those of the unsharded parameter. In products each group is a
-  /// separate matrix.
+  /// Return the number of groups of rows: in the part held here, and in the unsharded parameter. Products take each
+  /// group as a separate matrix.
   [[nodiscard]] std::int64_t groups() const { return groups_; }
   [[nodiscard]] std::int64_t whole_groups() const { return whole_groups_; }
   [[nodiscard]] const UpdateRule& rule() const { return rule_; }
@@ -284,7 +284,7 @@ class Parameters {
   /// Returns the parts of gradients() with this holding, at most two spans, none empty; together the holdings' spans
   /// cover gradients(), including alignment zeros.
   [[nodiscard]] std::vector<std::span<float>> gradients_of(Holding holding) const;
-  /// Return the gradients that are cut over a tensor group, and those that every rank has.
+  /// Return gradients_of() tensor parts, and of replicated parameters.
   [[nodiscard]] std::vector<std::span<float>> sharded_gradients() const { return gradients_of(Holding::tensor_parts); }
   [[nodiscard]] std::vector<std::span<float>> replicated_gradients() const { return gradients_of(Holding::replicated); }
   /// Returns the optimizer steps so far, for AdamW's bias corrections; steps without work for the section do not count.

@@ -28,7 +28,7 @@ struct RowIdentity {
   friend bool operator==(const RowIdentity&, const RowIdentity&) = default;
 };
 
-/// Returns the rows of micro-batch `at` that a rank holds. Empty: its layout has no such rank.
+/// Returns a rank's rows of micro-batch `at`; none if its replica's layout lacks the rank.
 std::vector<RowIdentity> held_by(std::span<const SampleRef> batch, Axis axis, const ReshardEnd& end, std::int64_t rank,
                                  std::size_t at = 0) {
   const Layout layout = end.of(at);

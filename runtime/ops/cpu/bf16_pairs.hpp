@@ -23,6 +23,13 @@ MAESTRO_INLINE HalfRow first_elements(const std::uint16_t* from, std::int64_t co
   return _mm256_maskz_loadu_epi16(static_cast<__mmask16>(some < 16 ? (1U << some) - 1 : 0xffffU), from);
 }
 
+/// Writes the first `count` sums, at most 16, added to the values that are there if `accumulate`.
+MAESTRO_INLINE void write_sums(float* to, Vec sums, std::int64_t count, bool accumulate) {
+  const auto mask = static_cast<__mmask16>(count >= 16 ? 0xffffU : (1U << count) - 1);
+  const Vec before = accumulate ? _mm512_maskz_loadu_ps(mask, to) : Vec{};
+  _mm512_mask_storeu_ps(to, mask, before + sums);
+}
+
 /// Returns the pairs of two rows.
 MAESTRO_INLINE Vec pairs_of(HalfRow even, HalfRow odd) {
   const __m512i low = _mm512_maskz_cvtepu16_epi32(0xffff, even);

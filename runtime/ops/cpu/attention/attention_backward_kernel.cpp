@@ -61,7 +61,7 @@ void differentiate_scores(const AttentionCall& call, const Square& square) {
     multiply(product);
     if (call.softcap > 0) cap_scores(call, height, columns, scores);
     for (std::int64_t row = r; row < r + height; row += word_elements) {
-      KeyRange seen[word_elements];  // of no keys if the last row has no neighbour
+      KeyRange seen[word_elements];  // empty for a row past the last
       for (std::int64_t i = 0; i < smaller(word_elements, r + height - row); ++i) {
         seen[i] = seen_keys(call, square.q0 + row + i, square.k0, square.keys);
       }

@@ -30,8 +30,8 @@ struct LossLimits {
   /// f32 logits of a block that may be kept, per model. Where fewer rows fit, logits are computed twice, which is a
   /// fourth product next to the three that are needed.
   std::int64_t logits_bytes = std::int64_t{192} << 20;
-  std::int64_t cached_bytes = std::int64_t{8} << 20;  ///< kept logits of a block with more than kept_rows
-  std::int64_t kept_rows = 256;                       ///< rows, from which gradients of the head cost little per row
+  std::int64_t cached_bytes = std::int64_t{8} << 20;  ///< kept logits that stay in the caches
+  std::int64_t kept_rows = 256;                       ///< rows of a block whose kept logits exceed cached_bytes
   std::int64_t rows = 512;                            ///< rows of a block
 };
 

@@ -72,10 +72,7 @@ void multiply_tile(const PanelProductCall& call, std::int64_t first) {
     if (r == rows) break;
     for (int v = 0; v < Vectors; ++v) {
       float* to = call.out + (first + r) * call.out_stride + v * vector_width;
-      const std::int64_t count = call.columns - v * vector_width;
-      const auto mask = static_cast<__mmask16>(count >= vector_width ? 0xffffU : (1U << count) - 1);
-      const Vec before = call.accumulate ? _mm512_maskz_loadu_ps(mask, to) : Vec{};
-      _mm512_mask_storeu_ps(to, mask, before + sum[r][v]);
+      write_sums(to, sum[r][v], call.columns - v * vector_width, call.accumulate);
     }
   }
 }

@@ -80,9 +80,7 @@ void add_tile(const float* dy, const float* x, std::int64_t depth, const Tile& t
     if (r == tile.rows) break;
     for (int v = 0; v < Vectors; ++v) {
       float* to = tile.dw + r * tile.stride + v * vector_width;
-      const std::int64_t count = tile.columns - v * vector_width;
-      const auto mask = static_cast<__mmask16>(count >= vector_width ? 0xffffU : (1U << count) - 1);
-      _mm512_mask_storeu_ps(to, mask, _mm512_maskz_loadu_ps(mask, to) + sum[r][v]);
+      write_sums(to, sum[r][v], tile.columns - v * vector_width, true);
     }
   }
 }
