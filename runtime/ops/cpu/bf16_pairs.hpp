@@ -30,6 +30,12 @@ MAESTRO_INLINE void write_sums(float* to, Vec sums, std::int64_t count, bool acc
   _mm512_mask_storeu_ps(to, mask, before + sums);
 }
 
+/// Writes the first `count` values, at most 16, rounded to bf16.
+MAESTRO_INLINE void write_rounded(std::uint16_t* to, Vec values, std::int64_t count) {
+  const auto mask = static_cast<__mmask16>(count >= 16 ? 0xffffU : (1U << count) - 1);
+  _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+}
+
 /// Returns the pairs of two rows.
 MAESTRO_INLINE Vec pairs_of(HalfRow even, HalfRow odd) {
   const __m512i low = _mm512_maskz_cvtepu16_epi32(0xffff, even);

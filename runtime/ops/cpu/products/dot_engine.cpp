@@ -31,7 +31,8 @@ void DotEngine::multiply(const Matrix& in, const PackedPanel& right, PackFor use
   const Matrix weights = static_cast<const PlainPanel&>(right).matrix();
   assert(in.dtype == DType::bf16 && in.columns == (transposed ? weights.columns : weights.rows));
   assert(out.columns == (transposed ? weights.rows : weights.columns) && in.rows == out.rows);
-  const bool direct = out.dtype == DType::f32 && epilogue.bias == nullptr && !epilogue.activation;
+  const bool rounds = out.dtype == DType::bf16;
+  const bool direct = epilogue.bias == nullptr && !epilogue.activation && !(rounds && epilogue.accumulate);
   const std::int64_t step = direct ? in.rows : std::min(in.rows, finished_rows);
   ScratchPool::Lease scratch = scratch_.lease();
   float* const panel = scratch.floats(dot_panel_floats(in.columns));
@@ -51,8 +52,9 @@ void DotEngine::multiply(const Matrix& in, const PackedPanel& right, PackFor use
                                    .panel = panel,
                                    .depth = in.columns,
                                    .columns = columns,
-                                   .out = direct ? static_cast<float*>(to.data) : sums,
+                                   .out = direct ? to.data : sums,
                                    .out_stride = direct ? to.stride : dot_panel_columns,
+                                   .bf16 = direct && rounds,
                                    .accumulate = direct && epilogue.accumulate});
       if (!direct) finish_rows(kernels_, {sums, DType::f32, rows, columns, dot_panel_columns}, to, finish);
     }

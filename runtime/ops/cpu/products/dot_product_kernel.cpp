@@ -71,8 +71,13 @@ void multiply_tile(const PanelProductCall& call, std::int64_t first) {
   for (int r = 0; r < tile_rows; ++r) {
     if (r == rows) break;
     for (int v = 0; v < Vectors; ++v) {
-      float* to = call.out + (first + r) * call.out_stride + v * vector_width;
-      write_sums(to, sum[r][v], call.columns - v * vector_width, call.accumulate);
+      const std::int64_t at = (first + r) * call.out_stride + v * vector_width;
+      const std::int64_t count = call.columns - v * vector_width;
+      if (call.bf16) {
+        write_rounded(static_cast<std::uint16_t*>(call.out) + at, sum[r][v], count);
+      } else {
+        write_sums(static_cast<float*>(call.out) + at, sum[r][v], count, call.accumulate);
+      }
     }
   }
 }

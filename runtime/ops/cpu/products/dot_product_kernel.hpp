@@ -22,7 +22,7 @@ struct ArrangeCall {
   return (depth + 1) / 2 * dot_panel_columns;
 }
 
-/// Computes out (rows, columns) f32 (+)= in (rows, depth) times an arranged panel.
+/// Computes out (rows, columns) (+)= in (rows, depth) times an arranged panel.
 struct PanelProductCall {
   const std::uint16_t* in;
   std::int64_t in_stride;
@@ -30,8 +30,9 @@ struct PanelProductCall {
   const float* panel;
   std::int64_t depth;
   std::int64_t columns;
-  float* out;
+  void* out;  ///< f32 or bf16
   std::int64_t out_stride;
+  bool bf16;  ///< rounds sums to bf16; then it does not accumulate
   bool accumulate;
 };
 
