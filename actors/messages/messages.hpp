@@ -36,8 +36,9 @@ struct Begin {};
 
 // ---- work items and progress ----
 
+/// A replica's micro-batches of a step.
 struct MicroBatchOrder {
-  MicroBatchPlan plan;
+  std::vector<MicroBatchPlan> plans;
 };
 struct BoundaryOrder {
   StepBoundary mark;
@@ -126,6 +127,10 @@ struct Credit {
   LayoutRank layout_rank;  ///< receiving rank
   std::uint32_t epoch = 0;
   std::uint64_t released = 0;
+};
+/// Credits of a replica's rings for the same sender.
+struct Credits {
+  std::vector<Credit> rings;
 };
 
 struct BatchRequest {

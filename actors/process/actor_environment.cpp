@@ -6,6 +6,7 @@
 
 #include "actors/job/headroom.hpp"
 #include "actors/launch/peer_acceptor.hpp"
+#include "actors/messages/ready_queue.hpp"
 #include "actors/run/supervisor/peer_connection.hpp"
 #include "runtime/core/result.hpp"
 
@@ -24,12 +25,11 @@ struct ActorEnvironment::State {
 ActorEnvironment::ActorEnvironment(const ActorSystemOptions& options) : state_(std::make_unique<State>()) {
   caf::actor_system_config& config = state_->config;
   config.add_message_types<caf::id_block::maestro>();
-  // A single shared queue wakes a worker at once. Work-stealing workers poll, which short handlers do not repay.
-  config.set("scheduler.policy", caf::atom("sharing"));
-  config.set("scheduler.max-threads", std::size_t{2});
+  use_ready_queue(config, 2);
   config.set("logger.verbosity", caf::atom("quiet"));
   if (options.networked) {
     config.load<caf::io::middleman>();
+    config.set("middleman.workers", std::size_t{0});  // the multiplexer reads messages itself
     // Supervisors exchange heartbeats (PeerWatch) instead: CAF treats a new connection as silent until its first
     // message, and all connections after a pause of this process.
     config.set("middleman.heartbeat-interval", caf::timespan(0));

@@ -112,7 +112,7 @@ void GenerationReplica::connect(const Directory& directory) {
   try {
     WeightOutbox outbox;
     outbox.wanted = [this](const caf::actor& to, VersionsWanted wanted) { send_to(this, to, std::move(wanted)); };
-    outbox.credit = [this](const caf::actor& to, Credit credit) { send_to(this, to, std::move(credit)); };
+    outbox.credit = [this](const caf::actor& to, Credit credit) { send_to(this, to, Credits{{std::move(credit)}}); };
     receiver_->connect(directory, std::move(outbox));
   } catch (const JobError& problem) {
     report(problem.what());

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <future>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "actors/messages/ready_queue.hpp"
 #include "runtime/core/last_words.hpp"
 
 namespace maestro {
@@ -202,7 +204,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
       Result<WorkResult> made = job();
       if (!made) return fail(made.error().message);
       timer->mark();
-      device->finish([self, traced, begin, rank, runner, groups_end, timer, emulated, emulated_ms,
+      device->finish([self, traced, begin, rank, runner, device, groups_end, timer, emulated, emulated_ms,
                       result = std::move(*made)](const std::string& failure) {
         traced.finished(begin);
         const std::string broken = failure_of(result, runner->context().parallel);
@@ -213,6 +215,8 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
         WorkDone done = result.get();
         done.layout_rank = rank;
         done.device_ms = emulated ? emulated_ms.count() : timer->milliseconds(0, 1);
+        std::optional<RunHere> here;
+        if (!emulated && device->ops().memory().host()) here.emplace();  // a GPU's callbacks must not wait
         send_from_outside(self, std::move(done));
       });
     } catch (const CommunicatorAborted& aborted) {

@@ -5,6 +5,7 @@
 
 #include "actors/services/write_cookie.hpp"
 #include "runtime/device/emulated_device.hpp"
+#include "transport/ring/immediate.hpp"
 
 namespace maestro {
 
@@ -125,6 +126,26 @@ BuffersFree ReplicaRanks::buffers_free() const {
     free.gradients = free.gradients && own.gradients;
   }
   return free;
+}
+
+Status ReplicaRanks::landed(std::uint32_t immediate,
+                            const std::function<ReplicaPorts::Arrived(LayoutRank)>& arrived) const {
+  const std::uint32_t ring = unpack_immediate(immediate).edge.value();
+  for (std::uint32_t index = 0; index < ranks_.size(); ++index) {
+    ReplicaRank& rank = *ranks_[index];
+    if (rank.reductions().landed(immediate)) return {};
+    if (rank.ports().owns_ring(ring)) return rank.ports().landed(immediate, arrived(LayoutRank(index)));
+  }
+  return {};
+}
+
+Status ReplicaRanks::credit(const Credits& credits) const {
+  for (const Credit& credit : credits.rings) {
+    for (const auto& rank : ranks_) {
+      if (Status granted = rank->ports().credit(credit); !granted) return granted;
+    }
+  }
+  return {};
 }
 
 void ReplicaRanks::write_finished(std::uint64_t cookie) const {

@@ -5,7 +5,6 @@
 
 #include "actors/messages/wait_text.hpp"
 #include "actors/replica/replica_waits.hpp"
-#include "transport/ring/immediate.hpp"
 
 namespace maestro {
 
@@ -28,11 +27,12 @@ ExchangeOutbox exchange_outbox(SectionReplica& replica) {
   return outbox;
 }
 
-Outbox outbox_of(SectionReplica& replica, ReplicaTrace& trace) {
+/// `due` collects credits until the end of the message.
+Outbox outbox_of(SectionReplica& replica, ReplicaTrace& trace, std::map<caf::actor, Credits>& due) {
   Outbox outbox;
   outbox.hand_over = [&replica](const caf::actor& to, PieceHandOver piece) { send_to(&replica, to, std::move(piece)); };
+  outbox.credit = [&due](const caf::actor& to, const Credit& credit) { due[to].rings.push_back(credit); };
   if (trace.on()) outbox.transferred = [&trace](const Transfer& transfer) { trace.transferred(transfer); };
-  outbox.credit = [&replica](const caf::actor& to, Credit credit) { send_to(&replica, to, std::move(credit)); };
   return outbox;
 }
 
@@ -78,10 +78,12 @@ caf::behavior SectionReplica::make_behavior() {
       [this](AddressRequest) { return address(); },
       [this](const Directory& directory) { connect(directory); },
       [this](MicroBatchOrder& order) {
-        for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-          check(ranks_.at(LayoutRank(rank)).ports().expect(order.plan, arrived(LayoutRank(rank))));
+        for (MicroBatchPlan& plan : order.plans) {
+          for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+            check(ranks_.at(LayoutRank(rank)).ports().expect(plan, arrived(LayoutRank(rank))));
+          }
+          lane_.enqueue(std::move(plan));
         }
-        lane_.enqueue(std::move(order.plan));
         pump();
       },
       [this](StandStill) { return stand_still(); },
@@ -95,12 +97,12 @@ caf::behavior SectionReplica::make_behavior() {
         pump();
       },
       [this](const RingEvent& event) {
-        ring_event(event.immediate);
+        check(ranks_.landed(event.immediate, [this](LayoutRank rank) { return arrived(rank); }));
         pump();
       },
-      [this](const Credit& credit) {
-        for (const auto& rank : ranks_) check(rank->ports().credit(credit));
-        check(publisher_.credit(credit));
+      [this](const Credits& credits) {
+        check(ranks_.credit(credits));
+        for (const Credit& credit : credits.rings) check(publisher_.credit(credit));
         pump();
       },
       [this](BufferFree) { pump(); },
@@ -159,12 +161,18 @@ caf::behavior SectionReplica::make_behavior() {
   };
 }
 
+caf::invoke_message_result SectionReplica::consume(caf::mailbox_element& message) {
+  const caf::invoke_message_result result = RunActor::consume(message);
+  for (auto& [sender, credits] : std::exchange(credits_, {})) send_to(this, sender, std::move(credits));
+  return result;
+}
+
 void SectionReplica::connect(const Directory& directory) {
   coordinator_ = directory.coordinator;
-  publisher_.connect(directory, outbox_of(*this, ranks_.first().trace()));
+  publisher_.connect(directory, outbox_of(*this, ranks_.first().trace(), credits_));
   const ExchangeOutbox reductions = exchange_outbox(*this);
   for (const auto& rank : ranks_) {
-    rank->ports().connect(directory, outbox_of(*this, rank->trace()));
+    rank->ports().connect(directory, outbox_of(*this, rank->trace(), credits_));
     rank->reductions().connect(directory, reductions);
   }
 }
@@ -198,15 +206,6 @@ InputsRenewed SectionReplica::renew_inputs(Epoch epoch) {
 ReplicaPorts::Arrived SectionReplica::arrived(LayoutRank layout_rank) {
   return
       [this, layout_rank](Channel channel, std::uint64_t sequence) { lane_.arrived(channel, sequence, layout_rank); };
-}
-
-void SectionReplica::ring_event(std::uint32_t immediate) {
-  const std::uint32_t ring = unpack_immediate(immediate).edge.value();
-  for (std::uint32_t index = 0; index < ranks_.size(); ++index) {
-    const LayoutRank rank(index);
-    if (ranks_.at(rank).reductions().landed(immediate)) return;
-    if (ranks_.at(rank).ports().owns_ring(ring)) return check(ranks_.at(rank).ports().landed(immediate, arrived(rank)));
-  }
 }
 
 void SectionReplica::pump() {

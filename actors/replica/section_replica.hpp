@@ -11,12 +11,14 @@
 //       state.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/messages/message_types.hpp"
+#include "actors/messages/ready_queue.hpp"
 #include "actors/messages/run_actor.hpp"
 #include "actors/replica/lane_clock.hpp"
 #include "actors/replica/pass_log.hpp"
@@ -27,12 +29,14 @@
 
 namespace maestro {
 
-class SectionReplica : public RunActor {
+class SectionReplica : public RunActor, public RunsAnywhere {
  public:
   SectionReplica(caf::actor_config& config, ReplicaSpec spec);
   caf::behavior make_behavior() override;
   const char* name() const override { return "maestro.section_replica"; }
   void on_exit() override;
+  /// Handles a message. Then sends the credits that became due, together to each sender.
+  caf::invoke_message_result consume(caf::mailbox_element& message) override;
 
  private:
   using Work = ReplicaLane::Work;
@@ -74,7 +78,6 @@ class SectionReplica : public RunActor {
   void done();
   void pass_done();
   ReplicaPorts::Arrived arrived(LayoutRank layout_rank);
-  void ring_event(std::uint32_t immediate);
   void check(const Status& status);
   void fail(const std::string& message, bool service_lost = false);
   [[nodiscard]] std::string where() const override;
@@ -109,6 +112,7 @@ class SectionReplica : public RunActor {
   StepId settled_;                           // last step that has changed the state
   bool still_ = false;                       // StandStill has arrived (RA-4)
   caf::response_promise standing_;           // its answer, sent after the running step
+  std::map<caf::actor, Credits> credits_;    // credits of the current message
   bool failed_ = false;
   std::uint64_t events_ = 0;  // number of progress messages so far
   std::optional<TraceTime> idle_since_;

@@ -2,6 +2,7 @@
 #include "actors/services/network.hpp"
 
 #include "actors/messages/message_types.hpp"
+#include "actors/messages/ready_queue.hpp"
 #include "actors/services/write_cookie.hpp"
 #include "transport/ring/immediate.hpp"
 
@@ -108,9 +109,11 @@ caf::actor Network::client_of(std::uint64_t cookie) const {
 
 void Network::handle(const EndpointEvent& event) const {
   if (const auto* landed = std::get_if<RemoteWrite>(&event)) {
+    const RunHere here;  // outlives the lock
     const std::lock_guard lock(mutex_);
     send_from_outside(rings_.at(unpack_immediate(landed->immediate).edge.value()), RingEvent{landed->immediate});
   } else if (const auto* done = std::get_if<WriteDone>(&event)) {
+    const RunHere here;
     send_from_outside(client_of(done->cookie), WriteFinished{done->cookie});
   } else if (const auto* failed = std::get_if<WriteFailed>(&event)) {
     send_from_outside(client_of(failed->cookie), WriteBroken{failed->cookie, failed->error.message});

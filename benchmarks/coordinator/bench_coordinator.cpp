@@ -71,14 +71,16 @@ caf::behavior stand_in_replica(caf::event_based_actor* self, SectionId section, 
   return {
       [=](const Directory& directory) { *coordinator = directory.coordinator; },
       [=](const MicroBatchOrder& order) {
-        MicroBatchDone done;
-        done.section = section;
-        done.replica = replica;
-        done.step = order.plan.step;
-        done.pass = order.plan.pass;
-        done.index = order.plan.index;
-        done.samples = static_cast<std::int64_t>(order.plan.samples.size());
-        send_to(self, *coordinator, std::move(done));
+        for (const MicroBatchPlan& plan : order.plans) {
+          MicroBatchDone done;
+          done.section = section;
+          done.replica = replica;
+          done.step = plan.step;
+          done.pass = plan.pass;
+          done.index = plan.index;
+          done.samples = static_cast<std::int64_t>(plan.samples.size());
+          send_to(self, *coordinator, std::move(done));
+        }
       },
       [=](const BoundaryOrder& order) {
         send_to(self, *coordinator, StepDone{section, replica, order.mark.step, order.mark.pass, 0, 0});

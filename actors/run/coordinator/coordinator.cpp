@@ -161,15 +161,15 @@ void Coordinator::announce_step(const StepPlanned& message) {
   StepPlan& plan = message.planned->plan;
   OpenUnit& open = open_[key_of(plan.step, plan.pass)];
   open.watch = StepWatch(*options_.graph, message);
+  std::map<caf::actor, MicroBatchOrder> orders;
   for (MicroBatchPlan& micro_batch : plan.micro_batches) {
-    const caf::actor& lane = replicas_.at(micro_batch.section)[micro_batch.replica.value()];
-    if (replay_ && replay_->repeatable(micro_batch.section)) {
-      send_to(this, lane, MicroBatchOrder{replay_->announced(micro_batch)});
-      continue;
-    }
+    MicroBatchOrder& order = orders[replicas_.at(micro_batch.section)[micro_batch.replica.value()]];
+    const bool repeatable = replay_ && replay_->repeatable(micro_batch.section);
+    if (repeatable) order.plans.push_back(replay_->announced(micro_batch));
     // Only measured passes need the samples later.
-    send_to(this, lane, MicroBatchOrder{options_.measure ? micro_batch : std::move(micro_batch)});
+    if (!repeatable) order.plans.push_back(options_.measure ? micro_batch : std::move(micro_batch));
   }
+  for (auto& [lane, order] : orders) send_to(this, lane, std::move(order));
   send_end_of_step(open, false);
   for (const PhaseCounts::Opening& phase : open.watch.phases().first()) open_phase(plan.step, phase);
   if (plan.pass == Pass::train) recorder_.step_announced(open);
@@ -182,7 +182,7 @@ void Coordinator::begin_again(const BeginAgain& moved) {
   for (const auto& [key, open] : open_) {
     for (const MicroBatchPlan& batch : repeated) {
       if (key_of(batch.step, batch.pass) != key) continue;
-      send_to(this, replicas_.at(batch.section)[batch.replica.value()], MicroBatchOrder{batch});
+      send_to(this, replicas_.at(batch.section)[batch.replica.value()], MicroBatchOrder{{batch}});
     }
     if (open.watch.planned()) send_end_of_step(open, true);
   }

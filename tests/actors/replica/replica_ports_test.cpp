@@ -47,7 +47,7 @@ class ReplicaPortsTest : public ::testing::Test {
       ReplicaAddress peer;
       peer.section = SectionId(0);
       peer.replica = ReplicaIndex(sender);
-      peer.actor = bench_.stand_in([](Credit) {});
+      peer.actor = bench_.stand_in([](const Credits&) {});
       peers_.push_back(peer.actor);
       directory.processes.front().replicas.push_back(peer);
     }

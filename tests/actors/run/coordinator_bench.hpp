@@ -119,7 +119,7 @@ class CoordinatorTest : public ::testing::Test {
     });
   }
   caf::actor lane_of(std::uint32_t section) {
-    return bench_.stand_in([this](const MicroBatchOrder&) { ++tokens_; },
+    return bench_.stand_in([this](const MicroBatchOrder& order) { tokens_ += order.plans.size(); },
                            [this](const BoundaryOrder& token) { marks_.push_back(token.mark); },
                            [this](const NormTotal& total) { totals_.push_back(total); },
                            [this, section](StandStill) {
