@@ -14,7 +14,7 @@ namespace maestro {
 class IdleBackoff {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds spin{30};  ///< silence without pauses
+  static constexpr std::chrono::microseconds spin{5};  ///< silence without pauses
   static constexpr std::chrono::microseconds shortest_pause{20};
   static constexpr std::chrono::microseconds longest_pause{5000};
   static constexpr int share = 64;  ///< divisor of the silence
