@@ -96,7 +96,7 @@ class ReplicaDemands {
   }
   /// Returns how many micro-batches the replica keeps at once: at most a step's micro-batches for it.
   [[nodiscard]] std::int64_t in_flight() const {
-    if (!plan_->graph.awaits_gradient(place_->section)) return 1;
+    if (!plan_->graph.splits_passes(place_->section)) return 1;
     const std::int64_t shared = samples() * node_->replicas;
     return std::min(node_->max_in_flight, (plan_->train.global_batch + shared - 1) / shared);
   }

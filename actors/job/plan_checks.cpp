@@ -158,7 +158,7 @@ void raise_in_flight(ResolvedJob& plan) {
   for (std::uint32_t index = 0; index < plan.graph.nodes().size(); ++index) {
     const SectionId section(index);
     const GraphNode& node = plan.graph.node(section);
-    if (!plan.graph.awaits_gradient(section)) continue;
+    if (!plan.graph.splits_passes(section)) continue;
     const std::int64_t needed = most_needed_at_once(plan.graph, section, plan.largest);
     if (node.max_in_flight >= needed) continue;
     if (needed > most_slots) {

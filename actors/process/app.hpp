@@ -71,6 +71,11 @@ class SectionBuilder {
     hears_ = true;
     return *this;
   }
+  /// Lets other passes run between the two passes of a micro-batch, even if no gradient returns to the section.
+  SectionBuilder& splits_passes() {
+    splits_ = true;
+    return *this;
+  }
   /// Runs the section only for samples of these sources (Corpus::source).
   SectionBuilder& only_for(SourceSet sources) {
     sources_ = std::move(sources);
@@ -92,6 +97,7 @@ class SectionBuilder {
   std::string reader_;  // empty: reads the data as they are
   std::string folder_;
   bool hears_ = false;
+  bool splits_ = false;
 };
 
 /// An edge of an app while it is composed.

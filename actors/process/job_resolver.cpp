@@ -220,6 +220,8 @@ void JobResolver::resolve_section(const SectionBuilder& builder, const DataShape
   node.least = planned.config.least;
   node.layout = {planned.config.tensor, planned.config.context, planned.config.expert};
   node.contexts = planned.config.contexts;
+  // Between the last stage's passes of a micro-batch, its device may run passes of its other stages.
+  node.splits = node.runs_backward() && (builder.splits_ || planned.config.chunks > 1);
   node.gradient_wire = planned.config.gradient_wire;
   node.sends_bf16 = planned.config.sends_bf16;
   if (node.gradient_wire != GradientWire::f32 && (node.replicas == 1 || !node.trained())) {

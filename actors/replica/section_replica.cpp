@@ -12,7 +12,7 @@ namespace {
 
 LaneOptions lane_options(const ReplicaSpec& spec) {
   const GraphNode& node = spec.graph->node(spec.section);
-  return {node.runs_backward(), spec.graph->awaits_gradient(spec.section), node.max_in_flight};
+  return {node.runs_backward(), spec.graph->splits_passes(spec.section), node.max_in_flight};
 }
 
 ExchangeOutbox exchange_outbox(SectionReplica& replica) {

@@ -165,7 +165,7 @@ void compose_emulation(App& app, std::shared_ptr<const WorkloadCorpus> corpus) {
     const Ports ports = ports_of(*corpus, index, columns);
     auto& section = app.section(
         name, SectionFactory([ports](const SectionContext&) { return std::make_unique<EmulatedSection>(ports); }));
-    if (!workload.sections[index].has_backward) section.forward_only();
+    workload.sections[index].has_backward ? section.splits_passes() : section.forward_only();
     if (!corpus->by_patches(index)) section.only_for(corpus->sources_of(index));
     const std::string from = corpus->by_patches(index) ? "pixels" : "tokens";
     app.connect(data.port(from), section.port(from));

@@ -401,7 +401,7 @@ JobLayout JobPlanner::with_more_in_flight(const std::vector<LayoutChoices>& choi
   for (const LayoutChoices& of : choices) {
     const ResolvedJob plan = resolve_(best->settings);
     const SectionId first = plan.graph.stages_of(of.section).front();
-    if (base_.settings.contains(of.section + ".max_in_flight") || !plan.graph.awaits_gradient(first)) continue;
+    if (base_.settings.contains(of.section + ".max_in_flight") || !plan.graph.splits_passes(first)) continue;
     const JobLayout before = layout;
     for (const std::int64_t times : {2, 4}) {
       JobLayout more = before;

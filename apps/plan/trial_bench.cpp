@@ -31,7 +31,7 @@ std::optional<ClusterLayouts> with_in_flight(const ClusterJob& job, const Layout
   for (auto& [section, on] : more) {
     const SectionId first = job.base.graph.stages_of(section).front();
     const GraphNode& node = job.base.graph.node(first);
-    const bool awaits = node.runs_backward() && (on.layout.pipeline > 1 || job.base.graph.awaits_gradient(first));
+    const bool awaits = node.runs_backward() && (on.layout.pipeline > 1 || job.base.graph.splits_passes(first));
     if (!awaits || job.base.settings.contains(section + ".max_in_flight")) continue;
     ClusterLayout raised = on;
     raised.keep_in_flight(times * std::max(node.max_in_flight, on.layout.stages()));

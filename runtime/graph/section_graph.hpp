@@ -40,6 +40,7 @@ struct GraphNode {
   std::string section;     ///< section whose stage this node is; empty: the node itself is the section
   std::int64_t stage = 0;  ///< index among the `stages` pipeline stages
   std::int64_t stages = 1;
+  bool splits = false;  ///< its backward pass runs separately from the forward pass even if it awaits no gradient
   Role role = Role::trained;
   Ports ports;
   Reading reading = Reading::own;
@@ -161,9 +162,10 @@ class SectionGraph {
   [[nodiscard]] Sharding receiver_sharding(Channel at) const { return sender_sharding(at.reversed()); }
   /// Returns "teacher.hidden -> student.teacher", or "gradient of student.teacher -> teacher.hidden".
   [[nodiscard]] std::string name_of(Channel at) const;
-  /// Returns true if a trained section's gradient returns over an edge, so that its backward pass runs separately from
-  /// the forward pass.
+  /// Returns whether a gradient returns to the section over an edge.
   [[nodiscard]] bool awaits_gradient(SectionId id) const;
+  /// Returns whether the backward pass of a micro-batch runs separately from its forward pass.
+  [[nodiscard]] bool splits_passes(SectionId id) const { return node(id).splits || awaits_gradient(id); }
   /// Returns, by SectionId, the sections that a run never changes and that need nothing from sections that it changes:
   /// sources, and frozen sections whose inputs all come from such sections. Their passes can be repeated at any time.
   [[nodiscard]] std::vector<bool> repeatable() const;

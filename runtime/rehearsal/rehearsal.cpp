@@ -138,7 +138,7 @@ void Play::add_lanes() {
     first_lane_.push_back(lanes_.size());
     for (std::uint32_t replica = 0; replica < node.replicas; ++replica) {
       const LaneKey key{SectionId(section), ReplicaIndex(replica)};
-      const LaneOptions lane{node.runs_backward(), graph().awaits_gradient(key.section), node.max_in_flight};
+      const LaneOptions lane{node.runs_backward(), graph().splits_passes(key.section), node.max_in_flight};
       lanes_.push_back(
           {key, &node, given ? options_.devices[section][replica] : std::vector{fresh++}, ReplicaLane(lane)});
       lanes_.back().waits_for = &reasons_->none;

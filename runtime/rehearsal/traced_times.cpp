@@ -94,7 +94,7 @@ const TracedPass* TracedTimes::find(const GraphNode& node, const MicroBatchPlan&
 
 PassCost TracedTimes::split(SectionId section, Pass kind, const PassCost& units, const TracedPass& traced) const {
   const SectionGraph& graph = *traced_.graph;
-  const bool together = kind == Pass::train && graph.node(section).runs_backward() && !graph.awaits_gradient(section);
+  const bool together = kind == Pass::train && graph.node(section).runs_backward() && !graph.splits_passes(section);
   if (!together) return {traced.forward_ms, traced.backward_ms};
   const double all = units.forward + units.backward;
   const double share = all > 0 ? units.forward / all : 1;

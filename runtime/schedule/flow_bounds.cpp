@@ -38,7 +38,7 @@ class Needs {
     for (const SectionId section : order_) {
       for (const EdgeId id : graph_->outputs(section)) {
         const GraphEdge& edge = graph_->edge(id);
-        if (!graph_->awaits_gradient(section)) continue;
+        if (!graph_->splits_passes(section)) continue;
         auto& consumer = retire[edge.to.value()];
         consumer = std::max(consumer, round_up(edge.to, retire[section.value()]));
       }
@@ -88,7 +88,7 @@ std::vector<std::int64_t> in_flight_bounds(const SectionGraph& graph, std::int64
   const std::int64_t period = common_period(graph, samples);
   std::vector<SectionId> waiting;
   for (std::uint32_t index = 0; index < bounds.size(); ++index) {
-    if (graph.awaits_gradient(SectionId(index))) waiting.emplace_back(index);
+    if (graph.splits_passes(SectionId(index))) waiting.emplace_back(index);
   }
   for (const SectionId base : waiting) {
     if (graph.node(base).follows_consumer()) continue;
@@ -141,7 +141,7 @@ std::int64_t planned_slots(const SectionGraph& graph, EdgeId id, const FlowLimit
 std::int64_t input_window(const SectionGraph& graph, SectionId section, const FlowLimits& limits) {
   // Plans seldom run backward passes in another order than forward passes; the factor leaves room for such plans.
   constexpr std::int64_t out_of_order = 4;
-  if (!graph.awaits_gradient(section)) return limits.slots;
+  if (!graph.splits_passes(section)) return limits.slots;
   const std::int64_t in_flight = graph.node(section).max_in_flight;
   return std::max({limits.slots, in_flight, std::min(limits.most_slots, out_of_order * in_flight)});
 }
@@ -154,7 +154,7 @@ std::int64_t send_blocks(const SectionGraph& graph, SectionId section, const Flo
   for (const EdgeId edge : graph.outputs(section)) {
     const SectionId to = graph.edge(edge).to;
     // Outputs that wait for a consumer, and outputs that a consumer has taken and not retired.
-    const std::int64_t taken = graph.awaits_gradient(to) ? graph.node(to).max_in_flight : 1;
+    const std::int64_t taken = graph.splits_passes(to) ? graph.node(to).max_in_flight : 1;
     const std::int64_t inputs = overlaps(graph.node(to), node, limits);
     held += graph.node(to).replicas * (planned_slots(graph, edge, limits) + taken * inputs);
   }

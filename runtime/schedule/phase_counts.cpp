@@ -8,7 +8,7 @@ PhaseCounts::PhaseCounts(const SectionGraph& graph, const StepPlan& plan) {
     if (!batch.phased) continue;
     Group& group = groups_[batch.group];
     ++group.left[batch.forward_phase];
-    if (graph.awaits_gradient(batch.section) && batch.pass == Pass::train) ++group.left[batch.backward_phase];
+    if (graph.splits_passes(batch.section) && batch.pass == Pass::train) ++group.left[batch.backward_phase];
     group.lanes.insert({batch.section, batch.replica});
   }
 }

@@ -30,8 +30,8 @@
 namespace maestro {
 
 struct LaneOptions {
-  bool runs_backward = false;    ///< in forward_backward mode, frozen or not
-  bool awaits_gradient = false;  ///< the backward pass waits for gradients from downstream
+  bool runs_backward = false;  ///< in forward_backward mode, frozen or not
+  bool splits_passes = false;  ///< the backward pass runs separately, after gradients from downstream if there are any
   std::int64_t max_in_flight = 1;
 };
 
@@ -112,7 +112,7 @@ class ReplicaLane {
   void forget(const ArrivalPlan& arrival);
   [[nodiscard]] bool open(const MicroBatchPlan& batch, std::uint32_t phase) const;
   [[nodiscard]] bool splits(const MicroBatchPlan& batch) const {
-    return options_.runs_backward && options_.awaits_gradient && batch.pass == Pass::train;
+    return options_.runs_backward && options_.splits_passes && batch.pass == Pass::train;
   }
   [[nodiscard]] Item* next_forward(BuffersFree free);
   [[nodiscard]] Item* next_backward(BuffersFree free);

@@ -64,8 +64,8 @@ Workload StepPlanner::sections_and_edges(Pass pass) const {
     const GraphNode& node = graph.node(section);
     WorkloadSection made;
     made.name = node.name;
-    // A section that awaits no gradient runs both passes back to back: the policy sees a single forward pass.
-    made.has_backward = graph.awaits_gradient(section) && pass == Pass::train;
+    // A section that does not split them runs both passes back to back: the policy sees a single forward pass.
+    made.has_backward = graph.splits_passes(section) && pass == Pass::train;
     made.replicas = node.replicas;
     made.max_in_flight = node.max_in_flight;
     if (!options_.devices.empty()) made.devices = options_.devices[section.value()];
@@ -166,7 +166,7 @@ bool StepPlanner::within_window(const Workload& workload, const Schedule& schedu
     lanes[{workload.tasks[pass.task].section, pass.replica}].push_back(&pass);
   }
   for (const auto& [lane, passes] : lanes) {
-    if (!options_.graph->awaits_gradient(order_[lane.first]) || !workload.sections[lane.first].has_backward) continue;
+    if (!options_.graph->splits_passes(order_[lane.first]) || !workload.sections[lane.first].has_backward) continue;
     const std::int64_t window = input_window(*options_.graph, order_[lane.first], options_.limits);
     std::map<std::size_t, std::int64_t> held;  // task -> place in forward order
     std::int64_t next = 0;

@@ -63,6 +63,21 @@ class Emulation(unittest.TestCase):
         slower = self.answer(content, "--rehearse", "--constant-ms", "llm=9")  # applies to forward and backward passes
         self.assertGreaterEqual(slower["step_ms"], work + 36 * 18 / 4 - 1e-6)
 
+    def test_interleaved_stages_take_the_time_of_theory(self):
+        """Theory (Narayanan et al. 2021): P devices and m micro-batches take 1 + (P - 1) / (K m) with K chunks."""
+        for devices, batches, chunks in ((4, 8, 2), (8, 16, 2), (4, 8, 4)):
+            stages = devices * chunks
+            names = [f"stage{at}" for at in range(stages)]
+            content = {"sections": [{"name": name, "replicas": 1, "mode": "forward_backward", "devices": [at % devices],
+                                     "max_in_flight": min(64, 2 * stages - at)} for at, name in enumerate(names)],
+                       "edges": [{"from": first, "to": then, "slots": 64, "transfer_ms": 0}
+                                 for first, then in zip(names, names[1:])],
+                       "samples": [{"id": at, "forward_ms": {name: 4 for name in names},
+                                    "backward_ms": {name: 8 for name in names}} for at in range(batches)]}
+            with self.subTest(devices=devices, micro_batches=batches, chunks=chunks):
+                period = self.answer(content, "--rehearse", "--steps", "8")["step_ms"] / (12 * chunks * batches)
+                self.assertAlmostEqual(period, 1 + (devices - 1) / (chunks * batches), delta=0.002)
+
     @undisturbed
     def test_replicas_of_unequal_speeds_share_out_the_samples(self):
         content = workload(llm=2, vision=1, stretch=self.stretch)

@@ -10,8 +10,8 @@ namespace {
 
 using Kind = ReplicaLane::Kind;
 
-LaneOptions trained(std::int64_t max_in_flight, bool awaits_gradient = true) {
-  return {true, awaits_gradient, max_in_flight};
+LaneOptions trained(std::int64_t max_in_flight, bool splits_passes = true) {
+  return {true, splits_passes, max_in_flight};
 }
 
 TEST(ReplicaLane, forward_passes_run_in_token_order_whatever_arrives_first) {  // RL-1, RL-2
