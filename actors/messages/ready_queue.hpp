@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an actor with messages runs: on a worker of CAF's scheduler, or on the thread that has sent the message.
+// Runs actors that have messages: on a worker of CAF's scheduler, or on the thread that has sent the message.
 //
 // Waking a thread takes several times as long as most handlers here. With CAF's own queue a message wakes a worker with
 // the queue's lock held, and the worker waits for the lock at once.

@@ -40,7 +40,7 @@ struct GraphNode {
   std::string section;     ///< section whose stage this node is; empty: the node itself is the section
   std::int64_t stage = 0;  ///< index among the `stages` pipeline stages
   std::int64_t stages = 1;
-  bool splits = false;  ///< its backward pass runs separately from the forward pass even if it awaits no gradient
+  bool splits = false;  ///< separate forward and backward passes, even if no gradient returns to it
   Role role = Role::trained;
   Ports ports;
   Reading reading = Reading::own;
