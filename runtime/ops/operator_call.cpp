@@ -29,25 +29,38 @@ OperatorCall pointwise(std::string_view op, const ConstTensor& largest, double f
               flops_per_element * static_cast<double>(largest.elements()), tensors);
 }
 
-/// Returns the (query, key) pairs that a layout's attention scores, for one head.
-double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout) {
+/// Returns the keys that the first `queries` queries of a sequence see under a causal mask, added up.
+double seen_keys(const AttentionShape& shape, double queries) {
+  const double window = shape.window > 0 ? std::min(static_cast<double>(shape.window), queries) : queries;
+  return window * (queries - window) + window * (window + 1) / 2;
+}
+
+/// Returns the (query, key) pairs that a part's attention scores, for one head.
+double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout, const QueryPart& part) {
   double pairs = 0;
   for (std::int64_t at = 0; at < layout.sequences(); ++at) {
     const auto index = static_cast<std::size_t>(at);
-    const double length = layout.offsets[index + 1] - layout.offsets[index];
-    const double window = shape.window > 0 ? std::min(static_cast<double>(shape.window), length) : length;
-    pairs += shape.causal ? window * (length - window) + window * (window + 1) / 2 : length * length;
+    const std::int64_t length = layout.offsets[index + 1] - layout.offsets[index];
+    for (std::int64_t first = part.first_row(at); first < length; first += part.step()) {
+      const auto begin = static_cast<double>(first);
+      const auto end = static_cast<double>(std::min(first + QueryPart::tile, length));
+      pairs +=
+          shape.causal ? seen_keys(shape, end) - seen_keys(shape, begin) : (end - begin) * static_cast<double>(length);
+    }
   }
   return pairs;
 }
 
-OperatorCall attention(std::string_view op, const Tensor& qkv, const AttentionShape& shape,
-                       const SequenceLayout& layout, double products, std::initializer_list<ConstTensor> tensors) {
-  const double pairs = scored_pairs(shape, layout);
+/// Returns attention's call; `products` counts its products per scored pair.
+template <class Op>
+OperatorCall attention(std::string_view name, const Op& op, double products,
+                       std::initializer_list<ConstTensor> tensors) {
+  const AttentionShape& shape = op.shape;
+  const double pairs = scored_pairs(shape, op.layout, op.queries);
   const double flops = 2 * products * pairs * static_cast<double>(shape.heads * shape.head_size);
-  return made(op, qkv.dtype(),
-              {qkv.rows(), shape.heads, shape.kv_heads, shape.head_size, static_cast<std::int64_t>(pairs),
-               layout.sequences(), shape.softcap > 0 ? 1 : 0},
+  return made(name, op.qkv.dtype(),
+              {op.qkv.rows(), shape.heads, shape.kv_heads, shape.head_size, static_cast<std::int64_t>(pairs),
+               op.layout.sequences(), shape.softcap > 0 ? 1 : 0},
               flops, tensors);
 }
 
@@ -236,11 +249,11 @@ OperatorCall call_of(const Rotary& op, bool) {
 }
 template <>
 OperatorCall call_of(const Attention& op, bool) {
-  return attention("attention", op.qkv, op.shape, op.layout, 2, {op.qkv, op.out, op.lse});
+  return attention("attention", op, 2, {op.qkv, op.out, op.lse});
 }
 template <>
 OperatorCall call_of(const AttentionBackward& op, bool) {
-  return attention("attention_backward", op.qkv, op.shape, op.layout, 5, {op.dout, op.qkv, op.out, op.dqkv});
+  return attention("attention_backward", op, 5, {op.dout, op.qkv, op.out, op.dqkv});
 }
 template <>
 OperatorCall call_of(const CachedAttention& op, bool readable) {

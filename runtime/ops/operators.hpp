@@ -366,6 +366,9 @@ struct Attention {
   SequenceLayout layout{};
   Tensor out{};  ///< (M, H D) act
   Tensor lse{};  ///< (M, H) f32 = log-sum-exp of scaled scores, for the backward pass
+  /// The rows that are queries. Rows of other parts have only keys and values: their q is not read, and their out and
+  /// lse are not written.
+  QueryPart queries{};
 };
 
 struct AttentionBackward {
@@ -376,6 +379,9 @@ struct AttentionBackward {
   AttentionShape shape{};
   SequenceLayout layout{};
   Tensor dqkv{};  ///< (M, (H + 2G) D) act, overwritten
+  /// The rows that are queries. Rows of other parts have only keys and values: of dout, q, out and lse they are not
+  /// read, and their dq is not written. dk and dv are the gradients of the part's queries.
+  QueryPart queries{};
 };
 
 /// Adds a term, the sink, to each denominator of a softmax (Agarwal et al. 2025, gpt-oss): with lse' = log(exp lse +

@@ -7,7 +7,9 @@
 
 #include <numeric>
 
+#include "runtime/ops/operator_call.hpp"
 #include "tests/ops/attention_arithmetic.hpp"
+#include "tests/ops/query_parts.hpp"
 #include "tests/ops/random_ends.hpp"
 #include "tests/ops/recorded_cases.hpp"
 
@@ -28,6 +30,11 @@ struct Problem {
   Values dout;
   std::vector<std::int32_t> ends = {};
   [[nodiscard]] std::int64_t rows() const { return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}); }
+  [[nodiscard]] std::vector<std::int32_t> offsets() const {
+    std::vector<std::int32_t> offsets{0};
+    for (const std::int64_t length : lengths) offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
+    return offsets;
+  }
 };
 
 struct Answer {
@@ -44,24 +51,22 @@ Problem random_problem(std::vector<std::int64_t> lengths, const AttentionShape& 
   return problem;
 }
 
-Answer compute(const Problem& problem, const Arithmetic& with) {
+Answer compute(const Problem& problem, const Arithmetic& with, const QueryPart& queries = {}) {
   const DType act = with.act;
   const std::int64_t rows = problem.rows();
   const AttentionShape& shape = problem.shape;
-  std::vector<std::int32_t> offsets{0};
-  for (const std::int64_t length : problem.lengths)
-    offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
+  const std::vector<std::int32_t> offsets = problem.offsets();
   const SequenceLayout layout{.offsets = offsets, .ends = problem.ends};
   const OwnedTensor qkv(act, Shape{rows, shape.qkv_columns()}, problem.qkv);
   const OwnedTensor dout(act, Shape{rows, shape.out_columns()}, problem.dout);
   const OwnedTensor out(act, Shape{rows, shape.out_columns()});
   const OwnedTensor lse(DType::f32, Shape{rows, shape.heads});
   const OwnedTensor dqkv(act, Shape{rows, shape.qkv_columns()});
-  dqkv.fill(1e6);  // must be overwritten
+  for (const OwnedTensor* written : {&out, &lse, &dqkv}) written->fill(testing::unwritten);
   ScratchPool scratch;
   const cpu::AttentionEngine attention(with.isa, with.bf16, scratch);
-  attention.forward({qkv, out, lse}, shape, layout);
-  attention.backward({qkv, out, lse}, {dout, dqkv}, shape, layout);
+  attention.forward({qkv, out, lse}, shape, {layout, queries});
+  attention.backward({qkv, out, lse}, {dout, dqkv}, shape, {layout, queries});
   return {out.values(), lse.values(), dqkv.values()};
 }
 
@@ -249,6 +254,38 @@ TEST_P(AttentionOnIsa, tokens_before_the_window_are_not_read) {
   EXPECT_EQ(Values(before.out.begin() + from, before.out.end()), Values(after.out.begin() + from, after.out.end()));
 }
 
+/// Returns the answer of all parts together.
+Answer compute_in_parts(const Problem& problem, const Arithmetic& with, std::int64_t parts) {
+  return testing::answer_of_parts<Answer>(
+      problem, problem.offsets(), parts,
+      [&](const Problem& hidden, const QueryPart& part) { return compute(hidden, with, part); });
+}
+
+TEST_P(AttentionOnIsa, parts_of_the_queries_agree_with_double_precision) {
+  std::mt19937 generator(7);
+  const auto pick = [&](std::initializer_list<std::int64_t> of) { return of.begin()[generator() % of.size()]; };
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    AttentionShape shape{.kv_heads = pick({1, 2, 3}), .head_size = pick({1, 8, 24, 64, 80})};
+    shape.heads = shape.kv_heads * pick({1, 2, 3});
+    shape.causal = pick({0, 1, 1}) == 1;
+    shape.scale = pick({0, 1}) * 0.3;
+    shape.window = shape.causal ? pick({0, 0, 1, 17, 64, 100}) : 0;
+    shape.softcap = pick({0, 1}) * 2.5;
+    const std::vector<std::int64_t> lengths{pick({1, 64, 200, 300}), 0, pick({3, 65, 129, 192})};
+    const std::int64_t parts = pick({2, 3, 7});
+    SCOPED_TRACE(::testing::PrintToString(lengths) + " D " + std::to_string(shape.head_size) + " window " +
+                 std::to_string(shape.window) + " cap " + std::to_string(shape.softcap) + " parts " +
+                 std::to_string(parts));
+    Problem problem = random_problem(lengths, shape, seed);
+    if (shape.causal && pick({0, 1}) == 1) problem.ends = testing::random_ends(generator, lengths);
+    const Answer got = compute_in_parts(problem, with(), parts);
+    expect_close(got, Reference(problem).answer, with());
+    const Answer whole = compute(problem, with());
+    EXPECT_EQ(got.out, whole.out);
+    EXPECT_EQ(got.lse, whole.lse);
+  }
+}
+
 TEST_P(AttentionOnIsa, two_runs_are_bitwise_equal) {
   const Problem problem = random_problem({130, 5}, {4, 2, 32, true});
   const Answer first = compute(problem, with());
@@ -324,6 +361,23 @@ TEST(Attention, gradients_agree_with_central_differences) {
     problem.qkv[i] = kept;
   }
   EXPECT_LT(worst_error(analytic.dqkv, numeric), 1e-3);
+}
+
+TEST(AttentionCall, parts_of_the_queries_have_the_work_of_all_together) {
+  const std::vector<std::int32_t> offsets{0, 70, 70, 400, 401};
+  for (const AttentionShape& shape :
+       {AttentionShape{4, 2, 16, true}, AttentionShape{4, 2, 16, false}, AttentionShape{4, 2, 16, true, 0, 100}}) {
+    const auto flops = [&](const QueryPart& part) {
+      return call_of(Attention{.qkv = Tensor(nullptr, DType::f32, Shape{401, shape.qkv_columns()}),
+                               .shape = shape,
+                               .layout = {.offsets = offsets},
+                               .queries = part},
+                     false)
+          .flops;
+    };
+    EXPECT_EQ(flops({0, 3}) + flops({1, 3}) + flops({2, 3}), flops({}));
+    EXPECT_LT(flops({1, 3}), 0.5 * flops({}));
+  }
 }
 
 }  // namespace

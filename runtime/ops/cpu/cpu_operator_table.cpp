@@ -290,11 +290,11 @@ void CpuOperatorTable::run(const Rotary& op) const {
 }
 
 void CpuOperatorTable::run(const Attention& op) const {
-  attention_.forward({op.qkv, op.out, op.lse}, op.shape, op.layout);
+  attention_.forward({op.qkv, op.out, op.lse}, op.shape, {op.layout, op.queries});
 }
 
 void CpuOperatorTable::run(const AttentionBackward& op) const {
-  attention_.backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape, op.layout);
+  attention_.backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape, {op.layout, op.queries});
 }
 
 void CpuOperatorTable::run(const CachedAttention& op) const {

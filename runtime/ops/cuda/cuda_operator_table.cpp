@@ -293,10 +293,12 @@ void CudaOperatorTable::run(const LatentHeadsBackward& op) const {
 
 // ---- attention ----
 
-bool CudaOperatorTable::by_cudnn(const AttentionShape& shape, DType act, const SequenceLayout& layout,
-                                 const SequenceSummary& summary) const {
-  const std::string refusal = layout.ends.empty() ? engines_->attention->refusal(shape, act, summary)
-                                                  : "rows see rows after them, as the tokens of an image do";
+template <class Op>
+bool CudaOperatorTable::by_cudnn(const Op& op, const SequenceSummary& summary) const {
+  const DType act = op.qkv.dtype();
+  const std::string refusal = op.queries.parts > 1      ? "context ranks share the queries of a head"
+                              : !op.layout.ends.empty() ? "rows see rows after them, as the tokens of an image do"
+                                                        : engines_->attention->refusal(op.shape, act, summary);
   if (act == DType::bf16) say_once(refusal);  // f32 has only these kernels: nothing to report
   return refusal.empty();
 }
@@ -308,14 +310,14 @@ std::string CudaOperatorTable::attention_refusal(const AttentionShape& shape) co
 void CudaOperatorTable::run(const Attention& op) const {
   if (op.qkv.rows() == 0) return;
   const SequenceSummary summary = summarize(op.layout.offsets);
-  if (!by_cudnn(op.shape, op.qkv.dtype(), op.layout, summary)) return flash_attention(at(), on_device(op));
+  if (!by_cudnn(op, summary)) return flash_attention(at(), on_device(op));
   engines_->attention->forward({op.qkv, op.out, op.lse}, op.shape, {summary, op.layout.device_offsets.data()});
 }
 
 void CudaOperatorTable::run(const AttentionBackward& op) const {
   if (op.qkv.rows() == 0) return;
   const SequenceSummary summary = summarize(op.layout.offsets);
-  if (!by_cudnn(op.shape, op.qkv.dtype(), op.layout, summary)) return flash_attention_backward(at(), on_device(op));
+  if (!by_cudnn(op, summary)) return flash_attention_backward(at(), on_device(op));
   engines_->attention->backward({op.qkv, op.out, op.lse}, {op.dout, op.dqkv}, op.shape,
                                 {summary, op.layout.device_offsets.data()});
 }

@@ -151,8 +151,8 @@ class CudaOperatorTable final : public OperatorTable, public DeviceQueue {
   };
   [[nodiscard]] const Launch& at() const { return engines_->launch; }
   /// Returns whether cuDNN computes the call. Depends only on the arguments: the backward pass uses the same backend.
-  [[nodiscard]] bool by_cudnn(const AttentionShape& shape, DType act, const SequenceLayout& layout,
-                              const SequenceSummary& summary) const;
+  template <class Op>
+  [[nodiscard]] bool by_cudnn(const Op& op, const SequenceSummary& summary) const;
   void say_once(const std::string& refusal) const;
 
   CudaTableOptions options_;

@@ -5,6 +5,7 @@
 #include "runtime/ops/cuda/attention/flash_attention.hpp"
 
 #include "tests/ops/cuda/kernel_test.hpp"
+#include "tests/ops/query_parts.hpp"
 #include "tests/ops/random_ends.hpp"
 
 namespace maestro::cuda {
@@ -50,6 +51,11 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
   };
 
   [[nodiscard]] static DType act() { return GetParam(); }
+  Tensor unwritten(DType dtype, const Shape& shape) {
+    const OwnedTensor values(dtype, shape);
+    values.fill(testing::unwritten);
+    return upload(values);
+  }
   OnDevice put(const Problem& problem) {
     const Values offsets(problem.offsets.begin(), problem.offsets.end());
     const Values ends(problem.ends.begin(), problem.ends.end());
@@ -60,18 +66,19 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
             .ends = list(ends),
             .qkv = upload(OwnedTensor(act(), problem.qkv_shape(), problem.qkv)),
             .dout = upload(OwnedTensor(act(), problem.out_shape(), problem.dout)),
-            .out = empty(act(), problem.out_shape()),
-            .lse = empty(DType::f32, problem.lse_shape()),
-            .dqkv = empty(act(), problem.qkv_shape())};
+            .out = unwritten(act(), problem.out_shape()),
+            .lse = unwritten(DType::f32, problem.lse_shape()),
+            .dqkv = unwritten(act(), problem.qkv_shape())};
   }
-  void compute(const OnDevice& memory, const AttentionShape& shape) const {
+  void compute(const OnDevice& memory, const AttentionShape& shape, const QueryPart& queries = {}) const {
     const SequenceLayout layout{.offsets = span_of(memory.offsets), .ends = span_of(memory.ends)};
-    flash_attention(at_, {memory.qkv, shape, layout, memory.out, memory.lse});
-    flash_attention_backward(at_, {memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv});
+    flash_attention(at_, {memory.qkv, shape, layout, memory.out, memory.lse, queries});
+    flash_attention_backward(at_,
+                             {memory.dout, memory.qkv, memory.out, memory.lse, shape, layout, memory.dqkv, queries});
   }
-  Answer on_device(const Problem& problem) {
+  Answer on_device(const Problem& problem, const QueryPart& queries = {}) {
     const OnDevice memory = put(problem);
-    compute(memory, problem.shape);
+    compute(memory, problem.shape, queries);
     check(cudaStreamSynchronize(stream_), "attention");
     return {download(memory.out), download(memory.lse), download(memory.dqkv)};
   }
@@ -87,9 +94,8 @@ class FlashAttention : public KernelTest, public ::testing::WithParamInterface<D
         .dout = dout, .qkv = qkv, .out = out, .lse = lse, .shape = problem.shape, .layout = layout, .dqkv = dqkv});
     return {out.values(), lse.values(), dqkv.values()};
   }
-  void compare(const Problem& problem) {
-    const Answer got = on_device(problem);
-    const Answer wanted = on_processor(problem);
+  void compare(const Problem& problem) { expect_close(on_device(problem), on_processor(problem)); }
+  static void expect_close(const Answer& got, const Answer& wanted) {
     const double tolerance = act() == DType::f32 ? 2e-5 : 1.5e-2;
     EXPECT_LT(worst_error(got.out, wanted.out), tolerance);
     EXPECT_LT(worst_error(got.lse, wanted.lse), 2e-5);
@@ -149,6 +155,34 @@ TEST_P(FlashAttention, agrees_with_the_processor_for_ends) {
   }
 }
 
+TEST_P(FlashAttention, parts_of_the_queries_agree_with_the_processor) {
+  struct Case {
+    std::int64_t size;
+    std::int64_t parts;
+    bool causal;
+    std::int64_t window;
+    bool ends;
+  };
+  std::mt19937 generator(5);
+  for (const Case& at : {Case{24, 2, false, 0, false},
+                         {24, 2, true, 0, false},
+                         {24, 3, true, 0, true},
+                         {24, 3, true, 70, false},
+                         {80, 2, true, 70, true},
+                         {136, 2, true, 0, false}}) {
+    SCOPED_TRACE("D " + std::to_string(at.size) + " window " + std::to_string(at.window) + " parts " +
+                 std::to_string(at.parts));
+    const std::vector<std::int64_t> lengths{at.window > 0 ? 1 : 70, 0, 200};
+    Problem problem({lengths.begin(), lengths.end()},
+                    {2, 1, at.size, at.causal, 0, at.window, at.window > 0 ? 2.0 : 0.0});
+    if (at.ends) problem.ends = testing::random_ends(generator, lengths);
+    const Answer got = testing::answer_of_parts<Answer>(
+        problem, problem.offsets, at.parts,
+        [&](const Problem& hidden, const QueryPart& part) { return on_device(hidden, part); });
+    expect_close(got, on_processor(problem));
+  }
+}
+
 TEST_P(FlashAttention, ends_of_a_causal_mask_change_nothing) {
   const Problem problem({130, 5}, {4, 2, 32, true});
   Problem ended = problem;
@@ -187,7 +221,7 @@ TEST_P(FlashAttention, the_order_of_threads_does_not_matter_FA_2) {  // FA-2
       std::mt19937 generator(size);
       if (size == 72) problem.ends = testing::random_ends(generator, {70, 3});
       const OnDevice memory = put(problem);
-      run([&] { compute(memory, problem.shape); });
+      run([&] { compute(memory, problem.shape, size == 40 ? QueryPart{1, 2} : QueryPart{}); });
     }
   }
 }

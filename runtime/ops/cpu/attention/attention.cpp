@@ -79,14 +79,19 @@ void* row_of(const Tensor& tensor, std::int64_t row) {
   return tensor.raw() + static_cast<std::size_t>(row * tensor.columns()) * size_of(tensor.dtype());
 }
 
+static_assert(QueryPart::tile == attention_query_tile);
+
 /// Runs `kernel` for every kv head of every sequence, in a fixed order.
 void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const AttentionTensors& tensors,
-               const AttentionGradients& gradients, const SequenceLayout& layout) {
+               const AttentionGradients& gradients, const PackedQueries& packed) {
+  const SequenceLayout& layout = packed.layout;
   assert(layout.rows() == tensors.qkv.rows());
   assert(layout.ends.empty() || (call.causal && std::ssize(layout.ends) == layout.rows()));
+  call.query_step = packed.queries.step();
   for (std::size_t i = 0; i + 1 < layout.offsets.size(); ++i) {
     const std::int64_t first = layout.offsets[i];
     call.length = layout.offsets[i + 1] - first;
+    call.first_query = packed.queries.first_row(static_cast<std::int64_t>(i));
     if (call.length == 0) continue;
     call.qkv = row_of(tensors.qkv, first);
     call.out = row_of(tensors.out, first);
@@ -112,23 +117,23 @@ const AttentionKernels& AttentionEngine::kernels_for(const Tensor& qkv) const {
 }
 
 void AttentionEngine::forward(const AttentionTensors& tensors, const AttentionShape& shape,
-                              const SequenceLayout& layout) const {
+                              const PackedQueries& packed) const {
   AttentionCall call = base_call(tensors, shape);
   ScratchPool::Lease lease = scratch_->lease();
   const AttentionKernels& kernels = kernels_for(tensors.qkv);
-  call.tiles = take_tiles(lease, longest(layout), shape.head_size, &kernels != kernels_, false);
-  for_heads(kernels.forward, call, tensors, {}, layout);
+  call.tiles = take_tiles(lease, longest(packed.layout), shape.head_size, &kernels != kernels_, false);
+  for_heads(kernels.forward, call, tensors, {}, packed);
 }
 
 void AttentionEngine::backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
-                               const AttentionShape& shape, const SequenceLayout& layout) const {
+                               const AttentionShape& shape, const PackedQueries& packed) const {
   assert(gradients.dout.dtype() == tensors.qkv.dtype() && gradients.dqkv.dtype() == tensors.qkv.dtype());
   assert(gradients.dqkv.shape() == tensors.qkv.shape() && gradients.dout.shape() == tensors.out.shape());
   AttentionCall call = base_call(tensors, shape);
   ScratchPool::Lease lease = scratch_->lease();
   const AttentionKernels& kernels = kernels_for(tensors.qkv);
-  call.tiles = take_tiles(lease, longest(layout), shape.head_size, &kernels != kernels_, true);
-  for_heads(kernels.backward, call, tensors, gradients, layout);
+  call.tiles = take_tiles(lease, longest(packed.layout), shape.head_size, &kernels != kernels_, true);
+  for_heads(kernels.backward, call, tensors, gradients, packed);
 }
 
 }  // namespace maestro::cpu

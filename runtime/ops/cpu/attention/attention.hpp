@@ -34,16 +34,22 @@ struct AttentionGradients {
   Tensor dqkv;  ///< (M, (H + 2G) D) act
 };
 
+/// Packed sequences, and the rows among them that are queries.
+struct PackedQueries {
+  SequenceLayout layout;
+  QueryPart queries = {};
+};
+
 /// Thread-safe. Scratch grows linearly with the longest sequence of a call. `scratch` must outlive this.
 class AttentionEngine {
  public:
   /// Requires a CPU with bf16 dot products for Bf16Products::native.
   AttentionEngine(Isa isa, Bf16Products bf16, ScratchPool& scratch);
-  /// Writes out and lse.
-  void forward(const AttentionTensors& tensors, const AttentionShape& shape, const SequenceLayout& layout) const;
-  /// Overwrites dqkv, from dout and the results of forward() in `tensors`.
+  /// Writes out and lse, as Attention states.
+  void forward(const AttentionTensors& tensors, const AttentionShape& shape, const PackedQueries& packed) const;
+  /// Writes dqkv, as AttentionBackward states, from dout and the results of forward() in `tensors`.
   void backward(const AttentionTensors& tensors, const AttentionGradients& gradients, const AttentionShape& shape,
-                const SequenceLayout& layout) const;
+                const PackedQueries& packed) const;
   /// Runs attention to a sequence's cache.
   void run(const CachedAttention& op) const { cached_attention(isa_, bf16_, *scratch_, op); }
 

@@ -22,7 +22,7 @@ struct FlashCall {
 };
 
 inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const AttentionShape& shape,
-                            const SequenceLayout& layout) {
+                            const SequenceLayout& layout, const QueryPart& queries) {
   check_flash(shape, {qkv});
   assert(qkv.columns() == shape.qkv_columns());
   return {at,
@@ -35,7 +35,8 @@ inline FlashCall flash_call(const Launch& at, const Tensor& qkv, const Attention
            .causal = shape.causal,
            .scale = static_cast<float>(shape.score_scale()),
            .softcap = static_cast<float>(shape.softcap),
-           .window = shape.window > 0 ? shape.window : most_keys},
+           .window = shape.window > 0 ? shape.window : most_keys,
+           .queries = queries},
           qkv.rows()};
 }
 

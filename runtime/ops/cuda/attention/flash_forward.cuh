@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_forwar
   constexpr int stride = Geometry::stride;
   const FlashProblem& problem = p.problem;
   const FlashTile tile = problem.query_tile(Geometry::own_rows);
-  if (tile.first == tile.end) return;
+  if (!problem.has_queries(tile)) return;
   const int head = static_cast<int>(blockIdx.y);
   const int kv_head = head / (problem.heads / problem.kv_heads);
   const int columns = padded_columns(problem.head_size);

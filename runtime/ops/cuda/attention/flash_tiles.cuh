@@ -106,6 +106,31 @@ __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
 
 inline constexpr std::int64_t most_keys = INT32_MAX;  ///< keys of a sequence, at most
 
+/// The rows of a sequence that are queries of a part, at places: those of its tiles, one after another. A step of
+/// streamed rows that begins at a multiple of its size is within a tile.
+struct QueryPlaces {
+  std::int64_t begin;       ///< the sequence's first row
+  std::int64_t first_tile;  ///< the part's first tile
+  std::int64_t parts;
+  [[nodiscard]] __device__ __forceinline__ std::int64_t row(std::int64_t place) const {
+    return begin + (first_tile + place / QueryPart::tile * parts) * QueryPart::tile + place % QueryPart::tile;
+  }
+  /// Returns the place from which on all rows from `from` on lie: of the row, or with several parts of a tile.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first(std::int64_t from) const {
+    return parts == 1 ? from - begin : place_of_tile((from - begin) / QueryPart::tile);
+  }
+  /// Returns the place before which all rows before `stop` lie.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end(std::int64_t stop) const {
+    return parts == 1 ? stop - begin : place_of_tile((stop - begin + QueryPart::tile - 1) / QueryPart::tile);
+  }
+
+ private:
+  /// Returns the place of the part's first tile from tile `number` on.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t place_of_tile(std::int64_t number) const {
+    return number <= first_tile ? 0 : (number - first_tile + parts - 1) / parts * QueryPart::tile;
+  }
+};
+
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
 struct FlashProblem {
   const std::int32_t* offsets;  ///< device memory, S + 1
@@ -118,6 +143,7 @@ struct FlashProblem {
   float scale;          ///< factor of the scores
   float softcap;        ///< 0: none
   std::int64_t window;  ///< most_keys: all
+  QueryPart queries;
   /// Returns whether the kernels for scores without softcap, window and ends compute it.
   [[nodiscard]] bool plain() const { return softcap == 0 && window == most_keys && ends == nullptr; }
   /// Returns the block's tile of queries. With a causal mask the last tiles have the most keys; they begin first, so
@@ -125,6 +151,17 @@ struct FlashProblem {
   [[nodiscard]] __device__ __forceinline__ FlashTile query_tile(int own_rows) const {
     const auto number = static_cast<std::int32_t>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     return flash_tile(offsets, sequences, own_rows, number);
+  }
+  /// Returns whether the tile's rows are queries of the part; kernels' tiles are a whole number of times in
+  /// QueryPart::tile.
+  [[nodiscard]] __device__ __forceinline__ bool has_queries(const FlashTile& tile) const {
+    if (tile.first == tile.end) return false;
+    const QueryPlaces places = query_places(tile);
+    return ((tile.first - tile.begin) / QueryPart::tile - places.first_tile) % queries.parts == 0;
+  }
+  /// Returns the part's queries in the tile's sequence.
+  [[nodiscard]] __device__ __forceinline__ QueryPlaces query_places(const FlashTile& tile) const {
+    return {tile.begin, (queries.part + queries.parts - tile.sequence % queries.parts) % queries.parts, queries.parts};
   }
   [[nodiscard]] __device__ __forceinline__ FlashTile key_tile(int own_rows) const {
     return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));

@@ -21,6 +21,7 @@ struct FlashTile {
   std::int32_t stop = 0;
   std::int32_t first = 0;
   std::int32_t end = 0;  ///< equal to first if the tile is empty
+  std::int32_t sequence = 0;
 };
 
 /// Returns the number of tile numbers for M packed rows in S sequences.
@@ -42,6 +43,7 @@ MAESTRO_HD constexpr FlashTile flash_tile(const std::int32_t* offsets, std::int3
     }
   }
   FlashTile tile;
+  tile.sequence = low;
   tile.begin = offsets[low];
   tile.stop = offsets[low + 1];
   const std::int32_t rows_before = (number - tile.begin / tile_rows - low) * tile_rows;
