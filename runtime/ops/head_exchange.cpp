@@ -1,9 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/head_exchange.hpp"
 
+#include <algorithm>
+
 #include "runtime/collective/rank_part.hpp"
 
 namespace maestro {
+
+std::vector<RowRange> query_rows(std::span<const std::int32_t> offsets, const QueryPart& part, const RowRange& among) {
+  std::vector<RowRange> found;
+  for (std::size_t sequence = 0; sequence + 1 < offsets.size(); ++sequence) {
+    const std::int64_t stop = std::min<std::int64_t>(offsets[sequence + 1], among.end());
+    if (stop <= among.first) continue;
+    std::int64_t tile = offsets[sequence] + part.first_row(static_cast<std::int64_t>(sequence));
+    for (; tile < stop; tile += part.step()) {
+      const std::int64_t first = std::max(tile, among.first);
+      const std::int64_t end = std::min(tile + QueryPart::tile, stop);
+      if (first >= end) continue;
+      if (!found.empty() && found.back().end() == first) {
+        found.back().count += end - first;
+      } else {
+        found.push_back({first, end - first});
+      }
+    }
+  }
+  return found;
+}
 
 void HeadExchange::to_heads(const Tensor& part, const Tensor& whole, const std::vector<HeadBlock>& heads) const {
   context_->exchange(part, blocks_of_parts(heads), whole, blocks_of_heads(heads));
@@ -15,11 +37,14 @@ void HeadExchange::to_rows(const Tensor& whole, const Tensor& part, const std::v
 
 /// Returns the blocks in a tensor of this rank's rows: each peer's heads.
 std::vector<BlockTransfer> HeadExchange::blocks_of_parts(const std::vector<HeadBlock>& heads) const {
-  const std::int64_t rows = rank_part(rows_, *context_).count;
+  const std::int64_t first = rank_part(rows_, *context_).first;
   std::vector<BlockTransfer> blocks;
   for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
     for (const HeadBlock& head : heads) {
-      blocks.push_back({peer, {0, rows, head.part_column + peer / head.sharers * head.columns, head.columns}});
+      const std::int64_t column = head.part_column + peer / head.sharers * head.columns;
+      for (const RowRange& rows : common_rows(head, context_->rank(), peer)) {
+        blocks.push_back({peer, {rows.first - first, rows.count, column, head.columns}});
+      }
     }
   }
   return blocks;
@@ -29,12 +54,20 @@ std::vector<BlockTransfer> HeadExchange::blocks_of_parts(const std::vector<HeadB
 std::vector<BlockTransfer> HeadExchange::blocks_of_heads(const std::vector<HeadBlock>& heads) const {
   std::vector<BlockTransfer> blocks;
   for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
-    const RankPart rows = rank_part(rows_, context_->size(), peer);
     for (const HeadBlock& head : heads) {
-      blocks.push_back({peer, {rows.first, rows.count, head.own_column, head.columns}});
+      for (const RowRange& rows : common_rows(head, peer, context_->rank())) {
+        blocks.push_back({peer, {rows.first, rows.count, head.own_column, head.columns}});
+      }
     }
   }
   return blocks;
+}
+
+/// Returns the rows of `home` that `rank` has in a block of its heads.
+std::vector<RowRange> HeadExchange::common_rows(const HeadBlock& block, std::int64_t home, std::int64_t rank) const {
+  const RankPart rows = rank_part(rows_, context_->size(), home);
+  if (!block.by_query) return {rows};
+  return query_rows(queries_.offsets, {rank % queries_.parts, queries_.parts}, rows);
 }
 
 }  // namespace maestro

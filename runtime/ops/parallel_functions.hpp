@@ -8,7 +8,8 @@
 // PF-2 (bitwise results): results and gradients repeat bitwise, and a tensor that several ranks hold has the
 //       same bits on each (CM-1).
 //
-// The losses over a vocabulary that is cut over ranks: vocabulary_losses.hpp, included here.
+// The losses over a vocabulary that is cut over ranks: vocabulary_losses.hpp, included here. context_attention() is in
+// context_attention.cpp.
 #pragma once
 
 #include <span>
@@ -48,13 +49,16 @@ struct HeadNorms {
 /// ranks of the tensor group add up their sums.
 Var head_norm(Tape& tape, const Var& qkv, const HeadNorms& norms, const AttentionShape& shape, Communicator* group);
 
-/// Computes attention over rows that are cut over `context` (DeepSpeed Ulysses, Jacobs et al. 2023): qkv (M_c, (H + 2G)
-/// D) act -> (M_c, H D) act. Rank c has the rows row_part(M, size, c), options.shape counts all H and G heads of this
-/// rank's qkv, and `layout` covers all M rows. Ranks exchange rows for H / size and G / size heads per rank and back.
-/// The group's size must divide H, and divide G or be a multiple of it (ShapeError); if it is larger than G, size / G
-/// ranks have the same key head, and the gradients of its keys and values are added up when they go back. Without a
-/// group it is attention(). As there, qkv's values may change and the layout's arrays must live until the backward
-/// pass.
+/// Computes attention over rows that are cut over `context`: qkv (M_c, (H + 2G) D) act -> (M_c, H D) act. Rank c has
+/// the rows row_part(M, size, c), options.shape counts all H and G heads of this rank's qkv, and `layout` covers all M
+/// rows. Without a group it is attention(). As there, qkv's values may change and the layout's arrays must live until
+/// the backward pass.
+///
+/// Ranks exchange rows for heads and back (DeepSpeed Ulysses, Jacobs et al. 2023). Where there are more ranks than key
+/// heads, several have the same key head, and the gradients of its keys and values are added up when they go back. If
+/// heads cannot be divided over all ranks, neighbouring ranks form as many groups as can have equal heads, and each
+/// rank of a group computes its QueryPart of the queries against all keys (as in Llama 3's context parallelism, Dubey
+/// et al. 2024, section 3.3.2). Then the tape keeps only M_c rows, and the backward pass exchanges them again.
 Var context_attention(Tape& tape, const Var& qkv, const AttentionOptions& options, const SequenceLayout& layout,
                       Communicator* context);
 
