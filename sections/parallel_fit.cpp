@@ -25,18 +25,13 @@ std::string cannot_be_cut(std::int64_t count, const char* what, const Layout& la
 }
 
 Misfit misfit(const CutSizes& sizes, const Layout& layout) {
-  constexpr const char* kv_heads = "kv_heads";
-  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, kv_heads},
-                                    std::pair{sizes.delta_key_heads, "delta_key_heads"}}) {
+  for (const auto& [count, what] : {std::pair{sizes.heads, "heads"}, std::pair{sizes.kv_heads, "kv_heads"},
+                                    std::pair{sizes.delta_key_heads, "delta_key_heads"}, std::pair{sizes.ffn, "ffn"}}) {
     if (count % layout.tensor != 0) return {"tensor", cannot_be_cut(count, what, layout, layout.tensor)};
-    const std::int64_t own = count / layout.tensor;
-    // Several context ranks may have the same key head.
-    const bool shared = what == kv_heads && own > 0 && layout.context % own == 0;
-    if (!shared && count % layout.ranks() != 0) {
-      return {"context", cannot_be_cut(count, what, layout, layout.ranks())};
-    }
   }
-  if (sizes.ffn % layout.tensor != 0) return {"tensor", cannot_be_cut(sizes.ffn, "ffn", layout, layout.tensor)};
+  if (sizes.delta_key_heads % layout.ranks() != 0) {
+    return {"context", cannot_be_cut(sizes.delta_key_heads, "delta_key_heads", layout, layout.ranks())};
+  }
   if (sizes.vocabulary > 0 && sizes.vocabulary < layout.tensor) {
     return {"tensor", std::string(sizes.vocabulary_name) + " of " + std::to_string(sizes.vocabulary) +
                           " cannot be cut in " + std::to_string(layout.tensor)};

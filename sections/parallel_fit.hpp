@@ -13,8 +13,8 @@ namespace maestro {
 
 /// Dimensions of a model that a layout shards. 0: not in the section.
 struct CutSizes {
-  std::int64_t heads = 0;       ///< divisible by tensor * context
-  std::int64_t kv_heads = 0;    ///< divisible by tensor; kv_heads / tensor divides context, or is divisible by it
+  std::int64_t heads = 0;       ///< divisible by tensor; context ranks may share a head's queries
+  std::int64_t kv_heads = 0;    ///< divisible by tensor; context ranks may share a key head
   std::int64_t ffn = 0;         ///< divisible by tensor
   std::int64_t vocabulary = 0;  ///< at least tensor
   std::string_view vocabulary_name = "a vocabulary";

@@ -315,11 +315,12 @@ class WrongLayouts(Refusals):
                  "student.vocabulary": 3, "plain.vocabulary": 3, "student.tensor": 4}
         self.refuse_layout(small, "student.tensor = 4: a vocabulary of 3", "nearest that fits: tensor = 2")
 
-    def test_a_context_degree_that_does_not_cut_the_heads_is_refused(self):
-        self.refuse_layout({"student.context": 3}, "student.context = 3: 8 heads", "nearest", "context = 2")
-        self.refuse_layout({"plain.context": 16}, "plain.context = 16: 8 heads", "nearest", "context = 8")
-        self.refuse_layout({"teacher.context": 4, "teacher.tensor": 4}, "teacher.context = 4: 8 heads", "16",
-                           "nearest that fits: tensor = 4, context = 2")
+    def test_a_context_degree_that_does_not_cut_the_heads_of_delta_rules_is_refused(self):
+        delta = {"plain.family": "qwen3_5_text", "plain.head_size": 8, "plain.delta_key_heads": 8}
+        self.refuse_layout({**delta, "plain.context": 3}, "plain.context = 3: 8 delta_key_heads", "nearest",
+                           "context = 2")
+        self.refuse_layout({**delta, "plain.context": 4, "plain.tensor": 4}, "plain.context = 4: 8 delta_key_heads",
+                           "16", "nearest that fits: tensor = 4, context = 2")
 
     def test_more_stages_than_layers_are_refused(self):
         self.refuse_layout({"student.pipeline": 4}, "student.pipeline = 4", "3 layers",

@@ -33,6 +33,13 @@ class OneReplica(OnDevices):
                 with self.subTest(family, **layout):
                     self.check_cut(language_model(family, **self.CUT, **changes), "teacher", layout)
 
+    def test_whose_devices_divide_the_queries_of_heads_trains_as_on_one_processor(self):
+        for family, changes in (("gpt2", {}), ("llama", {"kv_heads": 1})):
+            with self.subTest(family):
+                job = language_model(family, {"steps": FEW}, width=48, heads=3, positions=100, **changes)
+                job["data"]["sequence"] = 100  # two tiles of a sample's rows
+                self.check_cut(job, "teacher", {"context": 2})
+
     def test_of_each_section_of_a_distillation_is_cut_in_its_own_way(self):
         for boundary in ({"boundary": "hidden"}, {"boundary": "logits"}, {"boundary": "top_k", "top_k": 7}):
             cuts = [{"teacher.tensor": 2, "student.tensor": 2}]

@@ -124,6 +124,17 @@ class AnApp(Layouts):
                          {"student": (2, 2, 3, 3), "teacher": (4, 1, 1, 1)},
                          {"student": (1, 3, 1, 2), "teacher": (1, 2, 2, 3)}])
 
+    def test_whose_context_ranks_divide_the_queries_of_nine_heads_trains_as_one_device(self):
+        nine = {"width": 36, "heads": 9, "positions": 150}
+        job = distillation("llama", {"steps": 4}, teacher=nine, student={**nine, "kv_heads": 3})
+        job["data"]["sequence"] = 150  # three tiles of a sample's rows
+        self.check(job, [{"student": (1, 1, 1, 2), "teacher": (1, 1, 1, 4)},
+                         {"student": (1, 3, 1, 2), "teacher": (2, 1, 1, 5)},
+                         {"student": (2, 1, 2, 6), "teacher": (1, 1, 1, 1)}])
+        layouts = {"student": (1, 1, 1, 2), "teacher": (1, 1, 1, 4)}
+        first, second = (self.run_laid_out(job, layouts, "--processes", count) for count in (1, 2))
+        self.assertEqual(first.curve(*FIGURES), second.curve(*FIGURES))
+
     def test_with_more_parts_than_a_micro_batch_has_rows_trains_as_one_device(self):
         job = distillation("gpt2", train={"global_batch": 4}, student={"micro_batch": 1}, teacher={"kv_heads": 8})
         job["data"]["sequence"] = 3  # eight ranks: five are without rows

@@ -165,7 +165,7 @@ class AListOfReplicas(Mixed):
 
     def test_is_refused_with_the_nearest_that_is_valid(self):
         cases = [
-            ({"replicas": mix(3, 1)}, "student.context = 3: 8 heads cannot be cut in 3"),
+            ({"replicas": mix(3, 1), "tensor": 3}, "student.tensor = 3: 8 heads cannot be cut in 3"),
             ({"replicas": mix(2, 1), "context": 2}, "leave context out, or set replicas = 2"),
             ({"replicas": [{"contxt": 2}]}, "did you mean"),
             ({"replicas": mix(4, 1), "tensor": 2},

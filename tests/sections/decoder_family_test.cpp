@@ -68,6 +68,31 @@ TEST_P(EveryFamily, ranks_and_one_device_have_the_same_losses_and_gradients) {
   }
 }
 
+TEST_P(EveryFamily, ranks_that_share_the_queries_of_heads_have_the_losses_and_gradients_of_one_device) {
+  const DecoderFamily family = family_of(GetParam()).value();
+  const Batch batch = Batch::random(6, {150, 9, 70}, vocabulary);
+  unsigned seed = 40;
+  for (const Layout layout : {Layout{1, 3}, Layout{2, 3}}) {
+    DecoderConfig config = drawn(++seed);
+    config.positions = 150;
+    const auto build = language_model(config);
+    if (has_delta_rules(family)) {
+      SectionContext context = bench.context("lm", true);
+      context.meta = true;
+      context.parallel.layout = layout;
+      EXPECT_THROW((void)build(context), JobError);  // its rows are not queries
+      continue;
+    }
+    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
+    randomise(single.section(0), seed);
+    ranks.load(single.whole());
+    const double loss = single.run(batch).metric("loss").sum;
+    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
+    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients),
+                 has_experts(family) ? 5e-5 : 2e-5);
+  }
+}
+
 TEST_P(EveryFamily, a_rank_without_rows_takes_part) {
   const Batch batch = Batch::random(7, {2}, vocabulary);  // so few rows that most experts have none, too
   unsigned seed = 30;

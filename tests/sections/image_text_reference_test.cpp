@@ -441,7 +441,7 @@ TEST_P(ImageTextOverRanks, the_encoder_is_that_of_one_rank) {  // VE-3
   const std::vector<Feed> feeds = {{"pixels", recorded_.pictures.pixel_tensor()},
                                    {"places", recorded_.pictures.place_tensor()}};
   const OwnedTensor gradient = random(8, Axis::patches);
-  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}}) {
+  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{1, 3}}) {
     Pair encoders(bench_.context("vision", true), layout, encoder());
     encoders.expect_equal(recorded_.batch, feeds, {{"features", gradient}});
   }

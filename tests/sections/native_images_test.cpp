@@ -149,11 +149,11 @@ TEST_P(NativeImages, over_ranks_both_sections_are_those_of_one_rank) {  // VE-3,
   for (const std::string& port : ports("visual")) {
     rows[port] = held.emplace_back(random_tensor(40 + held.size(), recorded_.batch.visual().rows(), 16));
   }
-  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}}) {
+  for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{1, 3}}) {
     const auto build = [&](const SectionContext& context) {
       return std::make_unique<VisionEncoder>(context, VisionEncoder::Options{recorded_.encoder(), {}});
     };
-    if (layout.ranks() > recorded_.encoder().heads) continue;
+    if (layout.tensor > recorded_.encoder().heads) continue;
     Pair(bench_.context("vision", true), layout, build).expect_equal(recorded_.batch, feeds, seen);
   }
   const auto build = [&](const SectionContext& context) {

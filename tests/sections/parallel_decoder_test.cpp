@@ -18,7 +18,7 @@ namespace {
 // signs meet.
 constexpr double gradient_tolerance = 1e-5;
 
-/// Divisible by tensor * context = 8.
+/// Divisible by 8. Three context ranks, or six, divide queries.
 DecoderConfig model(DecoderFamily family, bool tied) {
   DecoderConfig config;
   config.family = family;
@@ -128,8 +128,8 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DecoderFamily family : {DecoderFamily::gpt2, DecoderFamily::llama}) {
     for (const bool tied : {true, false}) {
-      for (const Layout layout :
-           {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 2}, Layout{2, 4}, Layout{2, 8}}) {
+      for (const Layout layout : {Layout{2, 1}, Layout{4, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 2}, Layout{2, 4},
+                                  Layout{2, 8}, Layout{1, 3}, Layout{2, 6}}) {
         all.push_back({family, tied, layout});
       }
     }

@@ -25,26 +25,25 @@ TEST(ParallelFit, what_divides_fits) {
   EXPECT_EQ(refusal({}, {7, 3}), "fits");
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {1, 8}), "fits") << "four ranks have the same key head";
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {2, 4}), "fits");
+  EXPECT_EQ(refusal({.heads = 9, .kv_heads = 3}, {1, 2}), "fits")
+      << "both ranks have all heads, for half of the queries";
+  EXPECT_EQ(refusal({.heads = 12, .kv_heads = 4}, {2, 16}), "fits");
 }
 
 TEST(ParallelFit, a_degree_that_does_not_divide_is_named_with_the_nearest_layout) {
   EXPECT_EQ(refusal({.heads = 4}, {3, 1}),
             "student.tensor = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 2");
-  EXPECT_EQ(refusal({.heads = 4}, {1, 3}),
-            "student.context = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 1, context = 2");
-  EXPECT_EQ(refusal({.heads = 4}, {4, 2}),
-            "student.context = 2: 4 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 4, "
-            "context = 1");
-  EXPECT_EQ(refusal({.heads = 12}, {2, 4}),
-            "student.context = 4: 12 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 1, "
-            "context = 4")
+  EXPECT_EQ(refusal({.heads = 4}, {3, 2}),
+            "student.tensor = 3: 4 heads cannot be cut in 3; nearest that fits: tensor = 2, context = 2");
+  EXPECT_EQ(refusal({.delta_key_heads = 4}, {4, 2}),
+            "student.context = 2: 4 delta_key_heads cannot be cut in tensor * context = 8; nearest that fits: tensor = "
+            "4, context = 1");
+  EXPECT_EQ(refusal({.delta_key_heads = 12}, {2, 4}),
+            "student.context = 4: 12 delta_key_heads cannot be cut in tensor * context = 8; nearest that fits: tensor "
+            "= 1, context = 4")
       << "as near as tensor = 2, context = 3, with fewer ranks";
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 2}, {4, 1}),
             "student.tensor = 4: 2 kv_heads cannot be cut in 4; nearest that fits: tensor = 2");
-  EXPECT_EQ(refusal({.heads = 4, .kv_heads = 4}, {1, 8}),
-            "student.context = 8: 4 heads cannot be cut in 8; nearest that fits: tensor = 1, context = 4");
-  EXPECT_EQ(refusal({.heads = 12, .kv_heads = 4}, {1, 6}),
-            "student.context = 6: 4 kv_heads cannot be cut in 6; nearest that fits: tensor = 2, context = 6");
   EXPECT_EQ(refusal({.heads = 8, .kv_heads = 8, .delta_key_heads = 2}, {1, 4}),
             "student.context = 4: 2 delta_key_heads cannot be cut in 4; nearest that fits: tensor = 1, context = 2");
   EXPECT_EQ(refusal({.heads = 12, .ffn = 30}, {4, 1}),

@@ -122,7 +122,8 @@ struct Pair {
   ParallelBench single, ranks;
 };
 
-inline const auto layouts = ::testing::Values(Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 1}, Layout{1, 4});
+inline const auto layouts =
+    ::testing::Values(Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 1}, Layout{1, 4}, Layout{1, 3}, Layout{2, 4});
 inline const auto layout_name = [](const auto& test) {
   return std::to_string(test.param.tensor) + "x" + std::to_string(test.param.context);
 };

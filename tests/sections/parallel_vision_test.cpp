@@ -124,9 +124,9 @@ TEST(VisionModelOverRanks, a_layout_that_does_not_fit_is_refused_with_the_neares
   const Bench bench;
   VisionConfig config = encoder_shape(PatchPositions::learned);
   EXPECT_EQ(refusal(bench, {2, 2}, "vision", encoder_of(config)), "fits");
-  EXPECT_EQ(refusal(bench, {4, 2}, "vision", encoder_of(config)),
-            "vision.context = 2: 4 heads cannot be cut in tensor * context = 8; nearest that fits: tensor = 4, "
-            "context = 1");
+  EXPECT_EQ(refusal(bench, {4, 2}, "vision", encoder_of(config)), "fits");
+  EXPECT_EQ(refusal(bench, {8, 2}, "vision", encoder_of(config)),
+            "vision.tensor = 8: 4 heads cannot be cut in 8; nearest that fits: tensor = 4, context = 2");
   config.ffn = 30;
   EXPECT_EQ(refusal(bench, {4, 1}, "vision", encoder_of(config)),
             "vision.tensor = 4: 30 ffn cannot be cut in 4; nearest that fits: tensor = 2");
