@@ -24,40 +24,52 @@ std::int64_t head_groups(const AttentionShape& shape, std::int64_t ranks) {
   return groups;
 }
 
+/// Returns the fewest steps in which a rank that computes one of several parts can exchange its key heads so that a
+/// step's rows take no more memory than its context part's rows of all heads; if there is none, a step per key head.
+std::int64_t steps_of(std::int64_t key_heads, std::int64_t parts) {
+  std::int64_t steps = parts == 1 ? 1 : std::min(parts, key_heads);
+  while (key_heads % steps != 0) ++steps;
+  return steps;
+}
+
 /// Exchanges a context part's rows with all heads for all rows with this rank's heads, and back. The ranks of a head
-/// group have the same heads, and each computes a part of the queries.
+/// group have the same heads, and each computes a part of the queries, in steps of some key heads with their queries.
 class AttentionExchange {
  public:
   AttentionExchange(const AttentionShape& shape, const SequenceLayout& layout, Communicator& context)
       : groups_(head_groups(shape, context.size())),
         queries_{context.rank() % parts_of(context), parts_of(context)},
+        steps_(steps_of(std::max<std::int64_t>(1, shape.kv_heads / groups_), queries_.parts)),
         exchange_(layout.rows(), context, {layout.offsets, queries_.parts}),
         shape_(shape),
         own_(shape),
         ranks_(context.size()),
         sharers_(queries_.parts * std::max<std::int64_t>(1, groups_ / shape.kv_heads)),
         first_head_(context.rank() / queries_.parts * (shape.heads / groups_)) {
-    own_.heads /= groups_;
-    own_.kv_heads = std::max<std::int64_t>(1, shape.kv_heads / groups_);
+    own_.heads /= groups_ * steps_;
+    own_.kv_heads = std::max<std::int64_t>(1, shape.kv_heads / groups_) / steps_;
   }
 
-  /// Returns the shape of attention on this rank.
+  /// Returns the steps, which all ranks take in turn; 1 unless ranks divide queries.
+  [[nodiscard]] std::int64_t steps() const { return steps_; }
+  /// Returns the shape of attention on this rank, in a step.
   [[nodiscard]] const AttentionShape& own() const { return own_; }
   [[nodiscard]] const QueryPart& queries() const { return queries_; }
   [[nodiscard]] std::int64_t first_head() const { return first_head_; }
   [[nodiscard]] std::int64_t rows() const { return exchange_.rows(); }
 
   /// Exchanges part (M_c, (H + 2G) D) -> `whole` (M, own().qkv_columns()).
-  void qkv_to_heads(const Tensor& part, const Tensor& whole) const {
-    exchange_.to_heads(part, whole, qkv_blocks(shape_.kv_heads, sharers_));
+  void qkv_to_heads(const Tensor& part, const Tensor& whole, std::int64_t step = 0) const {
+    exchange_.to_heads(part, whole, qkv_blocks(step));
   }
-  /// Exchanges gradients `whole` (M, own().qkv_columns()) -> part (M_c, (H + 2G) D): the sums over the ranks that share
-  /// a key head, in the order of ranks.
-  void qkv_to_rows(Tape& tape, const Tensor& whole, const Tensor& part) const {
-    if (sharers_ == 1) return exchange_.to_rows(whole, part, qkv_blocks(shape_.kv_heads, 1));
-    const std::int64_t queries = shape_.out_columns(), key = own_.kv_heads * shape_.head_size;
+  /// Exchanges gradients `whole` (M, own().qkv_columns()) -> the step's columns of part (M_c, (H + 2G) D): the sums
+  /// over the ranks that share a key head, in the order of ranks.
+  void qkv_to_rows(Tape& tape, const Tensor& whole, const Tensor& part, std::int64_t step = 0) const {
+    if (sharers_ == 1) return exchange_.to_rows(whole, part, qkv_blocks(step));
+    const std::int64_t query = own_.out_columns(), key = own_.kv_heads * shape_.head_size, queries = groups_ * query;
     const Block all = tape.scratch({part.rows(), queries + 2 * ranks_ * key}, part.dtype());
-    exchange_.to_rows(whole, all.tensor(), qkv_blocks(ranks_ * own_.kv_heads, 1));
+    exchange_.to_rows(whole, all.tensor(),
+                      {queries_block(query), {queries, query, key}, {queries + ranks_ * key, query + key, key}});
     const auto copy = [&](std::int64_t from, std::int64_t to, std::int64_t columns, bool add) {
       tape.ops().run(CopyColumns{.from = all.tensor(),
                                  .to = part,
@@ -66,39 +78,43 @@ class AttentionExchange {
                                  .columns = columns,
                                  .accumulate = add});
     };
-    copy(0, 0, queries, false);
+    const std::int64_t pieces = steps_ == 1 ? 1 : groups_, piece = queries / pieces;
+    for (std::int64_t at = 0; at < pieces; ++at) copy(at * piece, (at * steps_ + step) * piece, piece, false);
     for (std::int64_t at = 0; at < 2 * ranks_; ++at) {  // keys of each rank, then values
-      copy(queries + at * key, queries + at / sharers_ * key, key, at % sharers_ != 0);
+      const std::int64_t to = shape_.out_columns() + (at / sharers_ * steps_ + step) * key;
+      copy(queries + at * key, to, key, at % sharers_ != 0);
     }
   }
   /// Exchanges part (M_c, H N) -> `whole` (M, own().heads N), N columns a head. Rows that are not the rank's queries
   /// are left out.
-  void to_heads(const Tensor& part, const Tensor& whole) const {
-    exchange_.to_heads(part, whole, blocks_of_queries(whole.columns()));
+  void to_heads(const Tensor& part, const Tensor& whole, std::int64_t step = 0) const {
+    exchange_.to_heads(part, whole, {in_step(queries_block(whole.columns()), step)});
   }
-  void to_rows(const Tensor& whole, const Tensor& part) const {
-    exchange_.to_rows(whole, part, blocks_of_queries(whole.columns()));
+  void to_rows(const Tensor& whole, const Tensor& part, std::int64_t step = 0) const {
+    exchange_.to_rows(whole, part, {in_step(queries_block(whole.columns()), step)});
   }
 
  private:
   [[nodiscard]] std::int64_t parts_of(const Communicator& context) const { return context.size() / groups_; }
-  /// Returns the block of columns that only queries have.
-  [[nodiscard]] std::vector<HeadBlock> blocks_of_queries(std::int64_t columns) const {
-    return {{0, 0, columns, queries_.parts, queries_.parts > 1}};
+  /// Returns the first step's block of columns that only queries have.
+  [[nodiscard]] HeadBlock queries_block(std::int64_t columns) const {
+    return {0, 0, columns, queries_.parts, queries_.parts > 1};
   }
-  /// Returns the blocks of a row that has `kv_heads` key heads. Each key head goes to `sharers` ranks.
-  [[nodiscard]] std::vector<HeadBlock> qkv_blocks(std::int64_t kv_heads, std::int64_t sharers) const {
-    const std::int64_t size = shape_.head_size;
-    const std::int64_t query = own_.heads * size;
-    const std::int64_t key = own_.kv_heads * size;
-    std::vector<HeadBlock> blocks = blocks_of_queries(query);
-    blocks.push_back({shape_.heads * size, query, key, sharers});
-    blocks.push_back({(shape_.heads + kv_heads) * size, query + key, key, sharers});
-    return blocks;
+  /// Returns a block of the first step as another step's.
+  [[nodiscard]] HeadBlock in_step(HeadBlock block, std::int64_t step) const {
+    block.part_column += step * block.columns;
+    block.distance = steps_ * block.columns;
+    return block;
+  }
+  [[nodiscard]] std::vector<HeadBlock> qkv_blocks(std::int64_t step) const {
+    const std::int64_t size = shape_.head_size, query = own_.out_columns(), key = own_.kv_heads * size;
+    return {in_step(queries_block(query), step), in_step({shape_.heads * size, query, key, sharers_}, step),
+            in_step({(shape_.heads + shape_.kv_heads) * size, query + key, key, sharers_}, step)};
   }
 
   std::int64_t groups_;
   QueryPart queries_;
+  std::int64_t steps_;
   HeadExchange exchange_;
   AttentionShape shape_;
   AttentionShape own_;
@@ -107,7 +123,7 @@ class AttentionExchange {
   std::int64_t first_head_;
 };
 
-/// Attention's tensors on this rank's heads: all rows, where rows of other query parts have only keys and values.
+/// Attention's tensors on this rank's heads in a step: all rows; rows of other query parts have only keys and values.
 struct OwnAttention {
   Block qkv;  ///< after rotation
   Block out;
@@ -201,30 +217,33 @@ class QueryAttention {
   void forward(const Var& qkv, const Var& y) const {
     rotate(*tape_, qkv.value(), options_, options_.shape, rows_, +1);
     const OwnAttention own = own_attention(*tape_, exchange_, qkv.value().dtype());
-    exchange_.qkv_to_heads(qkv.value(), own.qkv.tensor());
-    attend(*tape_, exchange_, own, layout_);
-    exchange_.to_rows(own.out.tensor(), y.value());
-    if (!y.needs_gradient() && options_.sinks == nullptr) return;
-    exchange_.to_rows(own.lse.tensor(), lse_.tensor());
+    for (std::int64_t step = 0; step < exchange_.steps(); ++step) {
+      exchange_.qkv_to_heads(qkv.value(), own.qkv.tensor(), step);
+      attend(*tape_, exchange_, own, layout_);
+      exchange_.to_rows(own.out.tensor(), y.value(), step);
+      exchange_.to_rows(own.lse.tensor(), lse_.tensor(), step);
+    }
     add_sinks(*tape_, options_, {0, y.value(), lse_.tensor()});
   }
   void backward(const Var& qkv, const Var& y) const {
     add_sinks_gradient(*tape_, options_, {0, y.value(), lse_.tensor()}, y.gradient());
     const Block dqkv = tape_->scratch(qkv.value().shape(), qkv.value().dtype());
-    exchange_.qkv_to_rows(*tape_, gradient_by_heads(qkv.value(), y).tensor(), dqkv.tensor());
+    for (std::int64_t step = 0; step < exchange_.steps(); ++step)
+      differentiate_step(qkv.value(), y, dqkv.tensor(), step);
     rotate(*tape_, dqkv.tensor(), options_, options_.shape, rows_, -1);
     tape_->add_gradient(qkv, dqkv);
   }
 
  private:
-  [[nodiscard]] Block gradient_by_heads(const Tensor& qkv, const Var& y) const {
+  /// Computes the gradient of a step's columns.
+  void differentiate_step(const Tensor& qkv, const Var& y, const Tensor& dqkv, std::int64_t step) const {
     const OwnAttention own = own_attention(*tape_, exchange_, qkv.dtype());
     const Block dout = tape_->scratch(own.out.tensor().shape(), qkv.dtype());
-    exchange_.qkv_to_heads(qkv, own.qkv.tensor());
-    exchange_.to_heads(y.value(), own.out.tensor());
-    exchange_.to_heads(lse_.tensor(), own.lse.tensor());
-    exchange_.to_heads(y.gradient(), dout.tensor());
-    return own_gradient(*tape_, exchange_, own, dout.tensor(), layout_);
+    exchange_.qkv_to_heads(qkv, own.qkv.tensor(), step);
+    exchange_.to_heads(y.value(), own.out.tensor(), step);
+    exchange_.to_heads(lse_.tensor(), own.lse.tensor(), step);
+    exchange_.to_heads(y.gradient(), dout.tensor(), step);
+    exchange_.qkv_to_rows(*tape_, own_gradient(*tape_, exchange_, own, dout.tensor(), layout_).tensor(), dqkv, step);
   }
 
   Tape* tape_;

@@ -41,7 +41,8 @@ std::vector<BlockTransfer> HeadExchange::blocks_of_parts(const std::vector<HeadB
   std::vector<BlockTransfer> blocks;
   for (std::int64_t peer = 0; peer < context_->size(); ++peer) {
     for (const HeadBlock& head : heads) {
-      const std::int64_t column = head.part_column + peer / head.sharers * head.columns;
+      const std::int64_t distance = head.distance > 0 ? head.distance : head.columns;
+      const std::int64_t column = head.part_column + peer / head.sharers * distance;
       for (const RowRange& rows : common_rows(head, context_->rank(), peer)) {
         blocks.push_back({peer, {rows.first - first, rows.count, column, head.columns}});
       }

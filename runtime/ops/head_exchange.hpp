@@ -15,7 +15,8 @@
 namespace maestro {
 
 /// Neighbouring heads of a kind (query, key, value, gate) that belong to a single rank, `columns` wide. The first
-/// rank's heads begin at `part_column` in a row of all heads; each rank's at `own_column` in a row of only its heads.
+/// rank's heads begin at `part_column` in a row of all heads, each next rank's `distance` columns later (0: `columns`);
+/// each rank's at `own_column` in a row of only its heads.
 /// If `sharers` is above 1, as many neighbouring ranks have the same heads; such blocks cannot go back to rows, unless
 /// they are by query: then each rank has only the rows of its query part.
 struct HeadBlock {
@@ -24,6 +25,7 @@ struct HeadBlock {
   std::int64_t columns = 0;
   std::int64_t sharers = 1;
   bool by_query = false;
+  std::int64_t distance = 0;
 };
 
 /// Packed sequences whose queries are divided over neighbouring ranks: rank r has part r % parts.

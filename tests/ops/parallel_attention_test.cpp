@@ -203,7 +203,7 @@ TEST(ContextAttentionOfNothing, has_no_rows) {
   });
 }
 
-TEST(ContextAttentionInParts, keeps_the_rows_of_the_rank_only) {
+TEST(ContextAttentionInParts, keeps_the_rows_of_the_rank_only_and_exchanges_key_heads_in_steps) {
   const cpu::CpuOperatorTable ops;
   const AttentionOptions options{.shape = {.heads = 9, .kv_heads = 3, .head_size = 16, .causal = true},
                                  .rotary = nullptr};
@@ -217,6 +217,10 @@ TEST(ContextAttentionInParts, keeps_the_rows_of_the_rank_only) {
         context_attention(tape, tape.input(qkv, true), options, {.offsets = offsets, .positions = {}}, &group);
     const std::size_t log_sums = std::size_t{256} * 9 * sizeof(float);
     EXPECT_LE(arena.used_bytes(), y.value().bytes() + log_sums + 128);
+    const OwnedTensor seed(DType::f32, y.value().shape());
+    tape.seed(y, seed);
+    tape.backward();
+    EXPECT_LT(arena.peak_bytes(), 5 * qkv.tensor().bytes()) << "in a single step it would be 9 times";
   });
 }
 
