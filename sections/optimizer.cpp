@@ -53,18 +53,22 @@ void step_by_counts(const OperatorTable& ops, Parameters& parameters, std::int64
 }
 
 /// Steps the rows of tables that have gradients.
-void step_tables(Parameters& parameters, RowAdaGrad settings) {
+void step_tables(Parameters& parameters, RowAdaGrad settings, Communicator* tensor_group) {
   for (const Parameter* table : parameters.row_tables()) {
+    RowGradients& gradients = *table->row_gradients();
     settings.moment_scale = table->rule().rate;
-    step_rows(table->row_gradients()->merged(), settings, table->value(), table->row_sums());
-    table->row_gradients()->clear();
+    settings.columns = table->whole_shape().columns();
+    std::vector<float> squares = row_squares(gradients, settings.clip_factor);
+    if (tensor_group != nullptr && table->columns().count < settings.columns) tensor_group->all_reduce_sum(squares);
+    step_rows(gradients, settings, squares, table->value(), table->row_sums());
+    gradients.clear();
   }
 }
 
 }  // namespace
 
 void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor,
-                          std::int64_t tokens) const {
+                          std::int64_t tokens, Communicator* tensor_group) const {
   parameters.set_updates(parameters.updates() + 1);
   AdamWStep settings{learning_rate(number), config_.beta1,        config_.beta2, config_.epsilon,
                      config_.weight_decay,  parameters.updates(), clip_factor};
@@ -91,7 +95,7 @@ void AdamWOptimizer::step(const OperatorTable& ops, Parameters& parameters, std:
   settings.weight_decay = 0;
   update(parameters.decayed_elements(), parameters.learned_elements());
   step_by_counts(ops, parameters, tokens);
-  step_tables(parameters, {.lr = settings.lr, .epsilon = config_.epsilon, .clip_factor = clip_factor});
+  step_tables(parameters, {.lr = settings.lr, .epsilon = config_.epsilon, .clip_factor = clip_factor}, tensor_group);
   parameters.values_changed();
   if (!parameters.optimizer_sharded()) parameters.rounded_along();
 }

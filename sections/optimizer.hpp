@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runtime/collective/communicator.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/job/config.hpp"
 #include "runtime/ops/operator_table.hpp"
@@ -53,9 +54,10 @@ class AdamWOptimizer {
   /// count the updates that were made (Parameters::updates), as PyTorch does for parameters without a gradient.
   /// Gradients are zero afterwards, packed weights out of date (PA-2). Only elements whose moments are here are changed
   /// (Parameters::kept_moments), to the same values as in an update of all. Parameters with another rule are stepped
-  /// by it; `tokens` are the section's in the step.
+  /// by it; `tokens` are the section's in the step. Ranks of `tensor_group` that hold columns of a table's rows add up
+  /// their squares: then the call is a collective.
   void step(const OperatorTable& ops, Parameters& parameters, std::int64_t number, double clip_factor,
-            std::int64_t tokens = 1) const;
+            std::int64_t tokens = 1, Communicator* tensor_group = nullptr) const;
 
  private:
   OptimizerConfig config_;

@@ -357,7 +357,13 @@ std::vector<std::span<float>> SectionRunner::counted_gradients() const {
 PendingSum SectionRunner::gradient_sum_of_squares() const {
   PendingSum sum;
   for (const std::span<float> span : counted_gradients()) sum.add(context_.ops->run(SumOfSquares{.values = span}));
-  for (const Parameter* table : section_->parameters().row_tables()) sum.add(table->row_gradients()->sum_of_squares());
+  sum.add(row_sum_of_squares());
+  return sum;
+}
+
+double SectionRunner::row_sum_of_squares() const {
+  double sum = 0;
+  for (const Parameter* table : section_->parameters().row_tables()) sum += table->row_gradients()->sum_of_squares();
   return sum;
 }
 
@@ -379,7 +385,7 @@ Result<OptimizerStep> SectionRunner::step(StepId step, double norm, std::int64_t
                                                   std::to_string(UpdateRule::most_counted) +
                                                   ": lower global_batch, or set balance = \"none\" in the section"};
   }
-  optimizer_.step(*context_.ops, parameters, number, *factor, tokens);
+  optimizer_.step(*context_.ops, parameters, number, *factor, tokens, context_.parallel.tensor_group);
   if (parameters.optimizer_sharded()) parameters.stage_shard(*context_.ops, ParameterBuffer::values);
   return OptimizerStep{optimizer_.learning_rate(number), norm};
 }

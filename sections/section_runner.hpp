@@ -79,6 +79,8 @@ class SectionRunner {
   /// section's sum, with the same bits whatever the context. The first stage counts parameters that both end stages
   /// hold (Section::tied). Each replica with sharded optimizer state counts the range that it keeps.
   [[nodiscard]] virtual PendingSum gradient_sum_of_squares() const;
+  /// Returns the part of the same sum that the rows of tables have.
+  [[nodiscard]] double row_sum_of_squares() const;
   /// Clips by `norm` (the section's, or all sections together) and steps the optimizer. Replicas with sharded optimizer
   /// state have then offered the new values of the kept range (Parameters::stage_shard). `tokens`: the section's in the
   /// step; more than UpdateRule::most_counted are refused if a parameter counts.

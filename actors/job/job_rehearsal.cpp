@@ -28,6 +28,7 @@ StepEndOptions step_end_of(const ResolvedJob& plan, const LaneKey& lane, bool pu
   options.trained = node.trained();
   options.ranks = static_cast<std::size_t>(node.layout_of(lane.replica).ranks());
   options.optimizer_sharded = plan.sections[lane.section.value()].config.zero && node.replicas > 1;
+  options.exchanges_rows = node.replicas > 1 && !plan.held[lane.section.value()].tables.empty();
   options.timed_sum = emulated_step_end(plan, lane.section).sum_ms > 0;
   options.awaits_total = joins_norms(plan) || node.stages > 1;
   options.writes_snapshot = lane.replica == ReplicaIndex(0);

@@ -54,6 +54,9 @@ HeldElements held_elements(Parameters& parameters, const ProductParameters& prod
   for (const Parameter& parameter : parameters.all()) {
     if (parameter.rule().by_rows()) {  // the values and a sum of squares by row
       held.extra_bytes += static_cast<double>(parameter.shape().elements() + parameter.shape()[0]) * bytes_of_f32;
+      held.tables.push_back({static_cast<std::size_t>(parameter.shape()[0]),
+                             static_cast<std::size_t>(parameter.shape().columns()),
+                             static_cast<std::size_t>(parameter.rule().per_token)});
     } else {
       held.all += parameter.shape().elements();
     }

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/core/dtype.hpp"
+#include "runtime/ops/row_message.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
@@ -19,12 +21,13 @@ namespace maestro {
 /// Numbers of elements that a section's rank holds.
 struct HeldElements {
   std::int64_t all = 0;
-  std::int64_t matrices = 0;  ///< matrices in products
-  std::int64_t blocks = 0;    ///< frozen matrices in MXFP4, a part of `matrices`
-  std::int64_t table = 0;     ///< an embedding
-  bool tied = false;          ///< the table is one of the matrices
-  std::int64_t largest = 0;   ///< the largest parameter
-  double extra_bytes = 0;     ///< Section::extra_bytes, and tables that are stepped by rows
+  std::int64_t matrices = 0;            ///< matrices in products
+  std::int64_t blocks = 0;              ///< frozen matrices in MXFP4, a part of `matrices`
+  std::int64_t table = 0;               ///< an embedding
+  bool tied = false;                    ///< the table is one of the matrices
+  std::int64_t largest = 0;             ///< the largest parameter
+  double extra_bytes = 0;               ///< Section::extra_bytes, and tables that are stepped by rows
+  std::vector<TableSizes> tables = {};  ///< the latter
 };
 /// Counts the elements of parameters(), without the frozen weights below adapters. `weights`: the folder that a frozen
 /// section's values come from; empty: none.

@@ -166,7 +166,17 @@ class ReplicaDemands {
     const double part = wire_bytes_per_element(formats.parts);
     const double sum = formats.sums == GradientWire::f32 ? 0 : wire_bytes_per_element(formats.sums);
     const double slots = formats.parts == GradientWire::f32 ? 0 : std::max(part, sum);
-    return elements * (slots + (apart ? part * (members - 1) / members : 0));
+    return elements * (slots + (apart ? part * (members - 1) / members : 0)) + (apart ? row_messages() : 0);
+  }
+  /// Returns the size of messages about rows.
+  [[nodiscard]] double row_messages() const {
+    double bytes = 0;
+    const auto members = static_cast<std::size_t>(node_->replicas);
+    const std::int64_t tokens = plan_->largest.rows(node_->axis()) * plan_->train.global_batch;
+    for (const TableSizes& table : plan_->held[place_->section.value()].tables) {
+      bytes += static_cast<double>(RowMessageBounds(table, members, tokens).memory(members));
+    }
+    return bytes;
   }
   [[nodiscard]] double checkpoint() const {
     const TrainConfig& train = plan_->train;

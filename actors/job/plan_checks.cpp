@@ -473,12 +473,15 @@ void check_frozen(const ResolvedJob& plan, const JobTable& root) {
   }
 }
 
-void check_spread(const GraphNode& node, Section& meta_section) {
+void check_spread(const SectionConfig& config, const GraphNode& node, Section& meta_section) {
   const auto by_rows = [](const Parameter& parameter) { return parameter.rule().by_rows(); };
-  if (node.trained() && node.replicas > 1 && std::ranges::any_of(meta_section.parameters().all(), by_rows)) {
-    throw JobError(node.section_name() + ".replicas = " + std::to_string(node.replicas) +
-                   ": a table that is trained by rows works in one replica; leave replicas at 1, which serves all "
-                   "replicas of the sections after it");
+  const std::deque<Parameter>& parameters = meta_section.parameters().all();
+  if (node.trained() && !parameters.empty() && std::ranges::all_of(parameters, by_rows)) {
+    const std::string useless =
+        " is without effect: gradients of rows are sent in f32, and each replica keeps all "
+        "their sums of squares; leave it out";
+    if (config.zero) throw JobError(node.section_name() + ".zero:" + useless);
+    if (node.gradient_wire != GradientWire::f32) throw JobError(node.section_name() + ".gradient_wire:" + useless);
   }
   if (node.mixed() && !meta_section.spreads_over_ranks()) {
     throw JobError(node.section_name() + ".replicas = " + text_of_mix(node.contexts) +

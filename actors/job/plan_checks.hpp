@@ -46,7 +46,7 @@ void check_trained(const ResolvedJob& plan);
 /// Refuses weights that are neither trained nor loaded: their values would be random, unless the job requests that.
 void check_frozen(const ResolvedJob& plan, const JobTable& root);
 /// Checks that a section can have its replicas, and its ranks.
-void check_spread(const GraphNode& node, Section& meta_section);
+void check_spread(const SectionConfig& config, const GraphNode& node, Section& meta_section);
 /// Refuses ranks that share experts in a section without experts; `whole` has the layers of all stages.
 void check_owns_experts(const GraphNode& node, Section& whole);
 /// Checks that a section can recompute layers if its table requests that.

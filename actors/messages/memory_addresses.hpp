@@ -31,17 +31,17 @@ struct RingAddress {
 };
 
 /// Data that ranks exchange: gradients of a section's replicas; gradients for a parameter that two stages hold; sharded
-/// optimizer state for a checkpoint.
-enum class ReductionKind : std::uint8_t { replicas, tie, moments };
-constexpr std::size_t reduction_kinds = 3;
+/// optimizer state for a checkpoint; rows of tables that are trained by rows.
+enum class ReductionKind : std::uint8_t { replicas, tie, moments, rows };
+constexpr std::size_t reduction_kinds = 4;
 
 /// Memory for gradients from a reduction's other members, or the communicator of their devices.
 struct ReductionAddress {
   std::uint32_t parts_ring = 0;     ///< immediate of a part of the shard; slot = sending member
   std::uint32_t sums_ring = 0;      ///< immediate of a finished sum; slot = sending member
-  RemoteRegion parts;               ///< a shard per sending member
+  RemoteRegion parts;               ///< a shard, or gradients of rows, per sending member
   RemoteRegion gradients;           ///< the flat gradient
-  RemoteRegion sums;                ///< encoded sums, a slot for each member (WireSlots)
+  RemoteRegion sums;                ///< encoded sums (WireSlots), or stepped rows: a slot for each member
   std::vector<std::uint8_t> group;  ///< DeviceBackend::make_group_id() of member 0; empty for other members
 };
 

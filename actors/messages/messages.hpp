@@ -220,6 +220,15 @@ struct ReductionReady {
   std::uint32_t member = 0;  ///< the sender
 };
 
+/// The sender writes a message of rows (RowExchange) of this size to the receiver's memory.
+struct RowsSent {
+  LayoutRank layout_rank;  ///< rank of sender and receiver
+  std::uint64_t round = 0;
+  bool stepped = false;      ///< new values, not gradients
+  std::uint32_t member = 0;  ///< the sender
+  std::uint64_t bytes = 0;
+};
+
 // ---- checkpoints ----
 
 struct StoredFile {

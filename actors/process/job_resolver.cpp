@@ -272,7 +272,7 @@ void JobResolver::add_node(PlannedSection planned, GraphNode node) {
   const std::shared_ptr<Section> meta_section = planned.factory(meta_context(planned, node));
   check_recompute(planned.config, node, *meta_section);
   check_lora(planned.config, node, *meta_section);
-  check_spread(node, *meta_section);
+  check_spread(planned.config, node, *meta_section);
   if (node.stages == 1) check_owns_experts(node, *meta_section);
   node.ports = meta_section->ports();
   for (auto* const ports : {&node.ports.inputs, &node.ports.outputs}) {

@@ -69,8 +69,10 @@ WaitingFor running_action(const ReplicaSpec& spec, StepAction action, StepId ste
     case StepAction::exchange_tie:
     case StepAction::sum:
     case StepAction::sum_to_shards:
+    case StepAction::merge_rows:
       return on_other_replicas(WaitKind::reduction);
     case StepAction::gather_values:
+    case StepAction::gather_rows:
       return on_other_replicas(WaitKind::parameters);
     case StepAction::gather_first_moments:
     case StepAction::gather_second_moments:

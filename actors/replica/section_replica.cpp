@@ -20,6 +20,7 @@ ExchangeOutbox exchange_outbox(SectionReplica& replica) {
   outbox.hand_over = [&replica](const caf::actor& to, ShardHandOver shard) { send_to(&replica, to, shard); };
   outbox.shard_read = [&replica](const caf::actor& to, ShardRead read) { send_to(&replica, to, read); };
   outbox.ready = [&replica](const caf::actor& to, ReductionReady ready) { send_to(&replica, to, ready); };
+  outbox.rows_sent = [&replica](const caf::actor& to, RowsSent sent) { send_to(&replica, to, sent); };
   // An address, not a handle: the replica keeps the exchanges, and a handle in them would keep the replica.
   outbox.broken = [self = caf::actor_cast<caf::actor_addr>(&replica)](const std::string& message) {
     if (const auto alive = caf::actor_cast<caf::actor>(self)) send_from_outside(alive, TransferBroken{message});
@@ -140,6 +141,10 @@ caf::behavior SectionReplica::make_behavior() {
       },
       [this](const ReductionReady& ready) {
         ranks_.at(ready.layout_rank).reductions().ready(ready);
+        pump();
+      },
+      [this](const RowsSent& sent) {
+        ranks_.at(sent.layout_rank).reductions().rows_sent(sent);
         pump();
       },
       [this](const PhaseOpen& open) {

@@ -29,9 +29,16 @@ RankJob nothing(ReplicaRank& /*rank*/) {
   return [] { return WorkResult(); };
 }
 
-RankJob sum_of_squares(ReplicaRank& rank) {
-  return [runner = rank.runner()] {
-    return WorkResult(std::function<WorkDone()>([sum = runner->gradient_sum_of_squares()] {
+/// Returns the job of the norm. `all`: flat gradients count, too, not only rows of tables.
+RankJob sum_of_squares(ReplicaRank& rank, bool all) {
+  return [runner = rank.runner(), all] {
+    PendingSum squares;
+    if (all) {
+      squares = runner->gradient_sum_of_squares();
+    } else {
+      squares.add(runner->row_sum_of_squares());
+    }
+    return WorkResult(std::function<WorkDone()>([sum = std::move(squares)] {
       WorkDone result;
       result.sum_of_squares = sum.get();
       return result;
@@ -79,6 +86,27 @@ RankJob optimizer_step(ReplicaRank& rank, const StepBoundary& mark, double norm)
   };
 }
 
+/// Returns whether each replica counts only a part of the gradients in its norm.
+bool norms_in_parts(const StepEnd& end) {
+  return end.contains(StepAction::sum_to_shards) || end.contains(StepAction::merge_rows);
+}
+
+/// Returns the jobs of the norm. Every replica counts its rows and its shard; other flat gradients replica 0 counts.
+std::function<RankJob(ReplicaRank&)> norm_of(const StepEnd& end, ReplicaIndex replica) {
+  const bool all = !norms_in_parts(end) || end.contains(StepAction::sum_to_shards) || replica == ReplicaIndex(0);
+  return [all](ReplicaRank& rank) { return sum_of_squares(rank, all); };
+}
+
+/// Returns whether other replicas train the section's tables by rows, too.
+bool exchanges_rows(const GraphNode& node, SectionRunner& runner) {
+  return node.replicas > 1 && !runner.section().parameters().row_tables().empty();
+}
+
+/// Returns whether the optimizer's step alone completes the state of the replica.
+bool ends_step_at_once(const GraphNode& node, SectionRunner& runner) {
+  return !runner.section().parameters().optimizer_sharded() && !exchanges_rows(node, runner);
+}
+
 StepEndOptions step_end_options(const ReplicaSpec& spec, const ReplicaRanks& ranks, bool publishes) {
   const GraphNode& node = spec.graph->node(spec.section);
   SectionRunner& runner = *ranks.first().runner();
@@ -90,6 +118,7 @@ StepEndOptions step_end_options(const ReplicaSpec& spec, const ReplicaRanks& ran
   options.tied = node.stages > 1 && runner.tied() != nullptr;
   options.timed_sum = spec.emulated.sum > std::chrono::nanoseconds(0);
   options.optimizer_sharded = runner.section().parameters().optimizer_sharded();
+  options.exchanges_rows = exchanges_rows(node, runner);
   options.awaits_total = spec.joined_norms || node.stages > 1;
   options.writes_snapshot = spec.replica == ReplicaIndex(0);
   options.publishes = publishes;
@@ -126,7 +155,7 @@ void SectionReplica::start_action() {
     case StepAction::timed_sum:
       return ranks_.submit("sum", step_, nothing, spec_.emulated.sum);
     case StepAction::norm:
-      return ranks_.submit("norm", step_, sum_of_squares);
+      return ranks_.submit("norm", step_, norm_of(step_end_, spec_.replica));
     case StepAction::await_total:
       report_norm();
       return take_total();
@@ -178,9 +207,8 @@ void SectionReplica::continue_action() {
 }
 
 void SectionReplica::report_norm() {
-  const bool sharded = step_end_.contains(StepAction::sum_to_shards);
-  if (!sharded && spec_.replica != ReplicaIndex(0)) return;  // all replicas have the same sum
-  const auto reporters = static_cast<std::uint32_t>(sharded ? node().replicas : 1);
+  if (!norms_in_parts(step_end_) && spec_.replica != ReplicaIndex(0)) return;  // all replicas have the same sum
+  const auto reporters = static_cast<std::uint32_t>(norms_in_parts(step_end_) ? node().replicas : 1);
   send_to(this, coordinator_, NormReport{spec_.section, spec_.replica, reporters, step_, sum_of_squares_});
 }
 
@@ -213,8 +241,8 @@ caf::result<StandsStill> SectionReplica::stand_still() {
 }
 
 StandsStill SectionReplica::stands_still() {
-  const bool sharded = ranks_.first().runner()->section().parameters().optimizer_sharded();
-  return {spec_.section, spec_.replica, settled_, !sharded && !failed_ && !publisher_.lacks_versions()};
+  const bool complete = ends_step_at_once(node(), *ranks_.first().runner());
+  return {spec_.section, spec_.replica, settled_, complete && !failed_ && !publisher_.lacks_versions()};
 }
 
 void SectionReplica::write_now(const StepBoundary& snapshot) {

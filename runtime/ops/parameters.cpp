@@ -86,16 +86,18 @@ ParameterSlice::Range Parameter::columns() const {
 }
 
 void Parameter::initialise_held(std::span<float> held_values) const {
-  if (!initialise_) return;
-  if (!sharded()) return initialise_(held_values);
-  std::vector<float> whole(static_cast<std::size_t>(whole_shape_.elements()));
-  initialise_(whole);
+  if (!initialise_ && !initialise_row_) return;
+  if (initialise_ && !sharded()) return initialise_(held_values);
   const std::int64_t whole_columns = whole_shape_.elements() / whole_shape_[0];
+  std::vector<float> drawn(static_cast<std::size_t>(initialise_ ? whole_shape_.elements() : whole_columns));
+  if (initialise_) initialise_(drawn);
   const ParameterSlice::Range held = columns();
   float* to = held_values.data();
   for (const Run& run : runs()) {
     for (std::int64_t row = run.whole_row; row < run.whole_row + run.rows; ++row) {
-      to = std::copy_n(whole.data() + row * whole_columns + held.first, held.count, to);
+      if (!initialise_) initialise_row_(drawn, row);
+      const std::int64_t first = initialise_ ? row * whole_columns : 0;
+      to = std::copy_n(drawn.data() + first + held.first, held.count, to);
     }
   }
 }
@@ -114,8 +116,9 @@ Parameter& Parameters::add(ParameterSpec spec) {
   assert(parameter.shape_[0] % parameter.groups_ == 0);
   parameter.decayed_ = spec.decayed;
   parameter.rule_ = spec.rule;
-  assert(spec.rule.kind == UpdateRule::Kind::adamw || !parameter.sharded());
+  assert(!spec.rule.counts() || !parameter.sharded());
   parameter.initialise_ = std::move(spec.initialise);
+  parameter.initialise_row_ = std::move(spec.initialise_row);
   return parameter;
 }
 
@@ -163,9 +166,8 @@ void Parameters::allocate(bool trained, MemorySpace& memory, InitialValues value
     for (Parameter& parameter : parameters_) {
       if (parameter.rule_.by_rows()) {
         parameter.row_gradients_ = std::make_unique<RowGradients>();
-        const std::int64_t rows = parameter.shape_[0];
-        parameter.own_sums_ = SpaceMemory(memory, static_cast<std::size_t>(rows) * sizeof(float));
-        parameter.row_sums_ = Tensor(parameter.own_sums_.data(), DType::f32, Shape{rows});
+        parameter.own_sums_ = SpaceMemory(memory, static_cast<std::size_t>(parameter.shape_[0]) * sizeof(float));
+        parameter.row_sums_ = Tensor(parameter.own_sums_.data(), DType::f32, Shape{parameter.shape_[0]});
       } else {
         parameter.gradient_ = part(as_tensor(gradients()), parameter);
       }

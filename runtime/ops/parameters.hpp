@@ -82,8 +82,9 @@ struct UpdateRule {
   };
   static constexpr std::int64_t most_counted = std::int64_t{1} << 24;  // f32 holds all integers up to it
   Kind kind = Kind::adamw;
-  std::int64_t per_token = 1;  ///< routes of a token
+  std::int64_t per_token = 1;  ///< a token's routes, or the table rows that it reads
   double rate = 0;
+  bool average = false;  ///< replicas' updates of a table are averaged; else their gradients are added up
   [[nodiscard]] bool counts() const { return kind == Kind::loads || kind == Kind::bias; }
   [[nodiscard]] bool by_rows() const { return kind == Kind::row_adagrad; }
 };
@@ -145,7 +146,7 @@ class Parameter {
   [[nodiscard]] int pack_of(const OperatorTable& ops, DType compute, PackFor use) const {
     return use == PackFor::forward || in_blocks_ || ops.packs_once(compute) ? 0 : 1;
   }
-  /// Fills the values of a fresh model (PA-3, values independent of ranks).
+  /// Fills the values of a fresh model (PA-3, values independent of ranks). By rows it has memory for one row only.
   void initialise_held(std::span<float> held_values) const;
   struct Pack {
     std::unique_ptr<PackedWeight> weight;
@@ -161,6 +162,7 @@ class Parameter {
   bool decayed_ = false;
   UpdateRule rule_;
   std::function<void(std::span<float>)> initialise_;
+  std::function<void(std::span<float>, std::int64_t)> initialise_row_;
   std::size_t offset_ = 0;  // elements into the flat buffers
   Tensor value_;
   Tensor gradient_;
@@ -192,6 +194,7 @@ struct ParameterSpec {
   ParameterSlice slice = {};                         ///< slice of a sharded parameter: the part that this rank holds
   std::int64_t groups = 1;  ///< equal groups of rows in the unsharded parameter (Parameter::whole_groups)
   UpdateRule rule = {};
+  std::function<void(std::span<float>, std::int64_t)> initialise_row = {};  ///< in place of `initialise`: fills a row
 };
 
 /// Not thread-safe: used on the section's device thread, or by the owner while no work is queued.

@@ -28,13 +28,18 @@ void StepEnd::add_step(const StepEndOptions& options) {
     if (options.spreads) actions_.push_back(StepAction::spread);
   };
   exchange(options.optimizer_sharded ? StepAction::sum_to_shards : StepAction::sum);
+  if (options.exchanges_rows) actions_.push_back(StepAction::merge_rows);
   if (options.timed_sum) actions_.push_back(StepAction::timed_sum);
   actions_.push_back(StepAction::norm);
-  if (options.awaits_total || options.optimizer_sharded) actions_.push_back(StepAction::await_total);
+  if (options.awaits_total || options.optimizer_sharded || options.exchanges_rows) {
+    actions_.push_back(StepAction::await_total);
+  }
   actions_.push_back(StepAction::step);
-  if (!options.optimizer_sharded) return;
-  exchange(StepAction::gather_values);
-  actions_.push_back(StepAction::load_values);
+  if (options.optimizer_sharded) {
+    exchange(StepAction::gather_values);
+    actions_.push_back(StepAction::load_values);
+  }
+  if (options.exchanges_rows) actions_.push_back(StepAction::gather_rows);
 }
 
 void StepEnd::add_snapshot(const StepEndOptions& options) {
@@ -66,7 +71,9 @@ bool is_exchange(StepAction action) {
     case StepAction::exchange_tie:
     case StepAction::sum:
     case StepAction::sum_to_shards:
+    case StepAction::merge_rows:
     case StepAction::gather_values:
+    case StepAction::gather_rows:
     case StepAction::gather_first_moments:
     case StepAction::gather_second_moments:
       return true;

@@ -22,6 +22,7 @@ enum class StepAction : std::uint8_t {
   exchange_tie,           ///< adds the gradient of a tied parameter up over the two stages that hold it
   sum,                    ///< adds gradients up over the replicas
   sum_to_shards,          ///< adds gradients up over the replicas; each replica holds only its shard's sum
+  merge_rows,             ///< adds the gradients of tables' rows up; each replica holds only the sums of rows it owns
   spread,                 ///< copies what the first context part received in an exchange to the other parts
   timed_sum,              ///< waits as long as that sum takes, on emulated devices
   norm,                   ///< computes the sum of squares of the gradients
@@ -29,6 +30,7 @@ enum class StepAction : std::uint8_t {
   step,                   ///< clips the gradients and steps the optimizer
   gather_values,          ///< exchanges the values that each replica has stepped
   load_values,            ///< copies the other replicas' values out of the gradients
+  gather_rows,            ///< exchanges the rows of tables that each replica has stepped
   gather_first_moments,   ///< collects the moments of all shards in the gradients of replica 0
   copy_first_moments,     ///< copies them into the snapshot
   gather_second_moments,  ///< collects the second moments, like the first
@@ -52,6 +54,7 @@ struct StepEndOptions {
   bool fetches = false;            ///< gradients add up elsewhere during the step
   bool publishes = false;          ///< replica 0 hands the section's values to generators
   bool spreads = false;            ///< it has later context parts, which exchange nothing with other replicas
+  bool exchanges_rows = false;     ///< other replicas train its tables by rows, too
 };
 
 /// Not thread-safe; belongs to the replica's actor.

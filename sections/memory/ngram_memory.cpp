@@ -33,14 +33,12 @@ constexpr std::array<ConfigKey, 7> config_keys{{{"ngram_size", &NGramShape::orde
                                                 {"seed", &NGramShape::seed, std::numeric_limits<std::int64_t>::min()},
                                                 {"make_ngram_vocab_size_divisible_by", &NGramShape::divisor}}};
 
-ParameterInit::Fill normal_rows(std::uint64_t seed, std::string_view section, std::int64_t columns, double deviation) {
-  return [seed, stream = parameter_stream(section, "ngram_embedding.weight"), columns,
-          deviation](std::span<float> values) {
-    const auto width = static_cast<std::size_t>(columns);
-    for (std::size_t row = 0; row * width < values.size(); ++row) {
-      Random random(seed, mix64(stream, row));
-      for (float& value : values.subspan(row * width, width)) value = static_cast<float>(deviation * random.normal());
-    }
+std::function<void(std::span<float>, std::int64_t)> normal_row(std::uint64_t seed, std::string_view section,
+                                                               double deviation) {
+  return [seed, stream = parameter_stream(section, "ngram_embedding.weight"), deviation](std::span<float> values,
+                                                                                         std::int64_t row) {
+    Random random(seed, mix64(stream, static_cast<std::uint64_t>(row)));
+    for (float& value : values) value = static_cast<float>(deviation * random.normal());
   };
 }
 
@@ -132,6 +130,10 @@ NGramMemory::Options NGramMemory::Options::read(const JobTable& table, const Dat
                      {"how a step changes the rows that it has read: AdaGrad with a sum of squares for each row"});
   options.moment_scale = table.number("moment_scale", options.moment_scale, {.min = 0.0, .min_open = true},
                                       {"factor of the squares that a step adds to a row's sum"});
+  options.average =
+      table.choice("merge", "sum", {"sum", "average"},
+                   {"what replicas make of their gradients of a row: their sum, which makes replicas equal to a single "
+                    "one, or a step of each with its own, whose results are averaged"}) == "average";
   options.init_std =
       table.number("init_std", options.init_std, {.min = 0.0}, {"the standard deviation of initial random values"});
   for (const char* key : {"beta1", "beta2", "weight_decay", "moments"}) {
@@ -153,8 +155,12 @@ NGramMemory::NGramMemory(const SectionContext& context, const Options& options)
   const NGramShape& shape = options.shape;
   table_ = &parameters_.add({.name = "ngram_embedding.weight",
                              .shape = Shape{ids_.table_rows(), shape.dim},
-                             .initialise = normal_rows(context.seed, context.name, shape.dim, options.init_std),
-                             .rule = {.kind = UpdateRule::Kind::row_adagrad, .rate = options.moment_scale}});
+                             .initialise = nullptr,
+                             .rule = {.kind = UpdateRule::Kind::row_adagrad,
+                                      .per_token = shape.all_heads(),
+                                      .rate = options.moment_scale,
+                                      .average = options.average},
+                             .initialise_row = normal_row(context.seed, context.name, options.init_std)});
   context.allocate(parameters_);
 }
 

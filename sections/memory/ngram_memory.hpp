@@ -7,7 +7,7 @@
 // Output  memory  (M, (orders - 1) heads dim) act, differentiable: the heads' rows side by side, order by order
 //
 // The table, ngram_embedding.weight (rows, dim), is trained by row-wise AdaGrad (row_table.hpp); the section's keys for
-// the learning rate, `epsilon` and `clip_norm` apply, without weight decay. It lies in host memory, on one rank of one
+// the learning rate, `epsilon` and `clip_norm` apply, without weight decay. It lies in host memory, on one rank of each
 // replica. Initial rows are normal, each drawn only from (seed, section, row).
 #pragma once
 
@@ -38,6 +38,7 @@ class NGramMemory final : public Section {
   struct Options {
     NGramShape shape;
     double moment_scale = 1;  ///< RowAdaGrad::moment_scale
+    bool average = false;     ///< UpdateRule::average
     double init_std = 0.02;
     DataShape data;
     /// Throws JobError for keys out of range, keys of AdamW, and token ids beyond `vocabulary`.

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of hashed n-grams: a decoder learns with one, on every layout, after a kill, and in text that it continues."""
 
+import signal
 import unittest
 
 from maestro_program import SystemTest, decoder, language_model
 from model_folders import tensors
+from recovery_test import EVERY, Recovers
 from resume_test import Killed
 
 EDGES = ["corpus.tokens -> memory.tokens", "corpus.tokens -> student.tokens", "corpus.targets -> student.targets",
          "memory.memory -> student.memory"]
 TABLE = "ngram_embedding.weight"
+DEVICES = ("--cpu-devices", 8)
 
 
 def tables_job(student=None, memory=None, **train):
@@ -60,6 +63,53 @@ class Tables(SystemTest):
         small = self.train(tables_job({"micro_batch": 1}, {"micro_batch": 1})).curve("grad_norm")
         self.assert_close(one, small, 1e-3)
 
+    def losses(self, finished):
+        return {key: value for key, value in finished.curve("loss").items() if key[0] == "student"}
+
+    def test_train_as_one_in_several_replicas(self):
+        one = self.train(tables_job(memory={"micro_batch": 2}))
+        for replicas in (2, 4):
+            several = self.train(tables_job(memory={"micro_batch": 2, "replicas": replicas}), *DEVICES)
+            self.assert_close(one.curve("grad_norm"), several.curve("grad_norm"), 1e-5)
+            self.assert_close(self.losses(one), self.losses(several), 1e-6)
+
+    def test_average_the_steps_of_replicas(self):
+        alone = {"micro_batch": 2, "merge": "average"}
+        self.assertEqual(self.train(tables_job(memory=alone)).curve(), self.train(tables_job(memory={"micro_batch": 2})).curve())
+        several = tables_job(memory={**alone, "replicas": 4})
+        self.assertNotEqual(self.losses(self.train(several, *DEVICES)),
+                            self.losses(self.train(several, *DEVICES, settings={"memory.merge": "sum"})))
+
+    def test_train_replicas_to_the_same_bits_wherever_they_are(self):
+        for merge in ("sum", "average"):
+            job = tables_job(memory={"micro_batch": 2, "replicas": 4, "merge": merge})
+            here = self.train(job, *DEVICES)
+            for processes, settings in ((2, {}), (4, {}), (2, {"transport.provider": "tcp"}),
+                                        (2, {"transport.chunk_kib": 4}), (1, {"transport.force_rma": True})):
+                with self.subTest(merge=merge, processes=processes, **settings):
+                    other = self.train(job, *DEVICES, "--processes", processes, settings=settings)
+                    self.assertEqual(other.curve(), here.curve())
+                    for section in ("memory", "student"):
+                        self.assertEqual(self.state(other, section), self.state(here, section))
+
+    def test_clip_by_the_norm_of_merged_rows(self):
+        for clip in ({"train.clip": "global"}, {}):
+            job = tables_job(memory={"micro_batch": 2, "clip_norm": 0.01})
+            one = self.train(job, settings=clip)
+            several = self.train(job, *DEVICES, settings={"memory.replicas": 4, **clip})
+            self.assert_close(one.curve("grad_norm"), several.curve("grad_norm"), 1e-4)
+            self.assert_close(self.losses(one), self.losses(several), 1e-6)
+
+    def test_go_on_with_another_number_of_replicas(self):
+        whole = self.losses(self.train(tables_job(memory={"micro_batch": 2})))
+        for first, second in ((1, 4), (4, 1), (2, 4)):
+            with self.subTest(first=first, second=second):
+                job = tables_job(memory={"micro_batch": 2}, schedule_steps=8, out=f"from_{first}_to_{second}")
+                self.train(job, *DEVICES, settings={"memory.replicas": first, "train.steps": 4})
+                resumed = self.train(job, *DEVICES, "--resume", job["train"]["out"], settings={"memory.replicas": second})
+                self.assertEqual(resumed.report["resumed_from"], 4)
+                self.assert_close({key: loss for key, loss in whole.items() if key[1] > 4}, self.losses(resumed), 1e-6)
+
     def test_have_a_sum_of_squares_for_each_row_and_no_moments(self):  # TB-1
         state = self.state(self.train(tables_job()), "memory")
         self.assertEqual(set(state), {TABLE, f"row_sums.{TABLE}"})
@@ -105,6 +155,22 @@ class TablesAfterAKill(Killed):
 
     def test_go_on_bitwise_in_two_processes(self):
         self.check(tables_job(), 2)
+
+
+class ReplicasAfterAKill(Killed):
+    STEPS = 120
+    EVERY = 10
+    KILLS = 1
+    OPTIONS = DEVICES
+
+    def test_go_on_bitwise_in_two_processes(self):
+        self.check(tables_job(memory={"micro_batch": 2, "replicas": 4}), 2)
+
+
+class ALostReplica(Recovers):
+    def test_is_started_again(self):
+        job = tables_job(memory={"micro_batch": 2, "replicas": 4}, steps=160, checkpoint_every=EVERY, recover="restart")
+        self.lose(job, DEVICES, [(1, signal.SIGKILL, EVERY)])
 
 
 class Texts(SystemTest):
@@ -154,8 +220,10 @@ class Refusals(SystemTest):
         self.refused("needs a section 'memry' of type \"ngram_memory\"; the nearest is 'memory'", {"memory": "memry"})
 
     def test_name_layouts_that_a_table_lacks(self):
-        self.refused("memory.replicas = 2: a table that is trained by rows works in one replica",
-                     memory={"replicas": 2})
+        self.refused("memory.zero: is without effect: gradients of rows are sent in f32", memory={"zero": True})
+        self.refused("memory.gradient_wire: is without effect: gradients of rows are sent in f32",
+                     memory={"replicas": 2, "micro_batch": 2, "gradient_wire": "bf16"})
+        self.refused("memory.merge: \"mean\" is not one of sum, average", memory={"merge": "mean"})
         self.refused("memory.tensor = 2: a section of this type works on one device", memory={"tensor": 2})
         self.refused("student.tensor = 2: a decoder with memory_layer works on whole rows; leave tensor at 1",
                      {"tensor": 2})

@@ -20,7 +20,9 @@ const std::map<StepAction, std::string> names{
     {StepAction::norm, "norm"},
     {StepAction::await_total, "total"},
     {StepAction::step, "step"},
+    {StepAction::merge_rows, "merge"},
     {StepAction::gather_values, "gather"},
+    {StepAction::gather_rows, "rows"},
     {StepAction::load_values, "load"},
     {StepAction::gather_first_moments, "gather1"},
     {StepAction::copy_first_moments, "copy1"},
@@ -89,6 +91,19 @@ TEST(StepEnd, a_wide_replica_among_narrow_ones_spreads_what_it_exchanges) {
   options.spreads = true;
   EXPECT_EQ(run(StepEnd(options, trained_step)), "add shards spread norm total step gather spread load report");
   EXPECT_EQ(run(StepEnd(options, snapshot)), "gather1 copy1 gather2 copy2 write clear");
+}
+
+TEST(StepEnd, rows_of_tables_are_merged_before_the_norm_and_gathered_after_the_step) {
+  StepEndOptions options = trained(1, false, false, false);
+  options.exchanges_rows = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "sum merge norm total step rows report");
+  EXPECT_EQ(run(StepEnd(options, snapshot)), "write");
+  options.optimizer_sharded = true;
+  EXPECT_EQ(run(StepEnd(options, trained_step)), "shards merge norm total step gather load rows report");
+  StepEnd skipped(options, trained_step);
+  while (!skipped.at(StepAction::await_total)) skipped.advance();
+  skipped.skip_step();
+  EXPECT_EQ(run(skipped), "total clear report");
 }
 
 TEST(StepEnd, gradients_that_add_up_elsewhere_are_fetched_before_they_are_summed) {

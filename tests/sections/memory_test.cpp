@@ -166,8 +166,8 @@ TEST(RowAdaGradSteps, values_and_sums_equal_those_of_torch) {
   RowGradients gradients;
   for (std::size_t step = 0; step < 3; ++step) {
     gradients.add(std::span(ids).subspan(step * 4, 4), Tensor(all.data() + step * 20, DType::f32, Shape{4, 5}));
-    step_rows(gradients.merged(), {.lr = 0.1}, Tensor(table.data(), DType::f32, Shape{7, 5}),
-              Tensor(sums.data(), DType::f32, Shape{7}));
+    step_rows(gradients, {.lr = 0.1, .columns = 5}, row_squares(gradients, 1),
+              Tensor(table.data(), DType::f32, Shape{7, 5}), Tensor(sums.data(), DType::f32, Shape{7}));
     gradients.clear();
   }
   expect_near(table, recorded.values("adagrad.values"), 1e-6, "values");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of an exchange: a replica's rank adds up or collects floats together with the same rank of other
-// replicas, the exchange's members. RankExchanges chooses the mechanism by the plan: NcclExchange or HostExchange.
+// replicas, the exchange's members. RankExchanges chooses the mechanism by the plan: NcclExchange or HostExchange, and
+// RowExchange for rows of tables.
 //
 // XC-1 (single job): next_job() returns a job only after the job before it has ended (job_done()).
 // XC-2 (own shard): between sum_to_shards and gather_values a member's floats hold the sum of its own shard; its other
@@ -34,6 +35,7 @@ struct ExchangeOutbox {
   std::function<void(const caf::actor&, ShardHandOver)> hand_over;
   std::function<void(const caf::actor&, ShardRead)> shard_read;
   std::function<void(const caf::actor&, ReductionReady)> ready;
+  std::function<void(const caf::actor&, RowsSent)> rows_sent;
   std::function<void(const std::string& message)> broken;  ///< called from any thread
 };
 
@@ -72,6 +74,7 @@ class Exchange {
   virtual void handed_over(const ShardHandOver& /*shard*/) {}
   virtual void shard_read(const ShardRead& /*read*/) {}
   virtual void ready(const ReductionReady& /*ready*/) {}
+  virtual void rows_sent(const RowsSent& /*sent*/) {}
 };
 
 }  // namespace maestro

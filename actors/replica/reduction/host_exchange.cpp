@@ -4,19 +4,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "actors/services/write_cookie.hpp"
-#include "transport/ring/chunk_plan.hpp"
-#include "transport/ring/immediate.hpp"
-
 namespace maestro {
 
 HostExchange::HostExchange(HostExchangeOptions options, Network& network)
     : options_(std::move(options)),
       values_(options_.staging->values_of(options_.gradients)),
       network_(&network),
-      peers_(options_.members.size()) {
-  address_.parts_ring = network.next_ring();
-  address_.sums_ring = network.next_ring();
+      links_({options_.members, options_.self, options_.kind, options_.layout_rank, options_.process, options_.client},
+             network) {
+  address_.parts_ring = links_.parts_ring();
+  address_.sums_ring = links_.sums_ring();
   if (options_.wire.parts != GradientWire::f32) {
     slots_.emplace(options_.wire, values_.size(), options_.learned, members());
   }
@@ -43,17 +40,7 @@ std::vector<std::uint32_t> HostExchange::ring_numbers() const {
 
 void HostExchange::connect(const Directory& directory, const ExchangeOutbox& outbox) {
   outbox_ = outbox;
-  for (const ReplicaAddress& peer : directory.replicas()) {
-    const auto member = std::ranges::find(options_.members, ReductionMember{peer.section, peer.replica});
-    if (member == options_.members.end()) continue;
-    const bool local = peer.process == options_.process && !network_->options().force_rma;
-    peers_[static_cast<std::size_t>(member - options_.members.begin())] = {
-        peer.actor, peer.reduction(options_.layout_rank, options_.kind), peer.process, local};
-  }
-}
-
-void HostExchange::leave() {
-  for (Peer& peer : peers_) peer.actor = nullptr;
+  links_.connect(directory);
 }
 
 void HostExchange::begin(Operation operation) {
@@ -72,7 +59,7 @@ void HostExchange::begin_round() {
   if (operation_ == Operation::gather_values) return release();  // continues the round of sum_to_shards
   rounds_.erase(round_++);
   round(round_).local_ready();
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < members(); ++peer) {
     if (parts_go_to(peer)) send(peer, false);
   }
 }
@@ -165,7 +152,7 @@ ReductionRound& HostExchange::round(std::uint64_t number) {
 }
 
 void HostExchange::send(std::size_t index, bool sum) {
-  const Peer& peer = peers_[index];
+  const MemberLinks::Peer& peer = links_[index];
   const ShardRange range = shard(sum ? self() : index);
   if (range.count == 0) return;
   const std::size_t slot = sum ? self() : index;  // the shard that it belongs to
@@ -189,37 +176,18 @@ void HostExchange::send(std::size_t index, bool sum) {
     request.local = parts_region_.get();
     request.local_offset = 0;
   }
-  write(peer, sum, request);
-}
-
-void HostExchange::write(const Peer& peer, bool sum, WriteRequest request) {
-  const WriteRequest whole = request;
-  for (const Chunk chunk : ChunkPlan(whole.bytes, network_->options().chunk_bytes)) {
-    request.local_offset = whole.local_offset + chunk.offset;
-    request.remote_offset = whole.remote_offset + chunk.offset;
-    request.bytes = chunk.bytes;
-    request.immediate = pack({EdgeId(sum ? peer.address.sums_ring : peer.address.parts_ring),
-                              static_cast<std::uint32_t>(self()), wrap_sequence(round_)});
-    request.cookie = pack_cookie({options_.client, options_.kind, next_number_++});
-    writes_[request.cookie] = round_;
+  for (std::size_t chunks = links_.write(index, round_, sum, request); chunks > 0; --chunks)
     round(round_).send_started();
-    network_->write(peer.process, request);
-  }
 }
 
 bool HostExchange::landed(std::uint32_t immediate) {
-  const Immediate where = unpack_immediate(immediate);
-  const bool sum = where.edge.value() == address_.sums_ring;
-  if (!sum && where.edge.value() != address_.parts_ring) return false;
-  const std::uint64_t number = unwrap_sequence(where.sequence, round_);
-  const std::size_t bytes = sum ? sum_bytes(where.slot) : part_bytes(self());
-  const RoundAndSender from{number, where.slot * 2 + (sum ? 1 : 0)};
-  if (++landed_chunks_[from] < chunk_count(bytes, network_->options().chunk_bytes)) return true;
-  landed_chunks_.erase(from);
-  if (sum) {
-    round(number).sum_arrived();
+  const auto message = links_.landed(immediate, round_);
+  if (!message) return false;
+  if (!links_.complete(*message, message->sum ? sum_bytes(message->sender) : part_bytes(self()))) return true;
+  if (message->sum) {
+    round(message->round).sum_arrived();
   } else {
-    round(number).part_arrived();
+    round(message->round).part_arrived();
   }
   return true;
 }
@@ -235,11 +203,9 @@ void HostExchange::handed_over(const ShardHandOver& shard) {
 }
 
 bool HostExchange::write_finished(std::uint64_t cookie) {
-  const auto found = writes_.find(cookie);
-  if (found == writes_.end()) return false;
-  round(found->second).send_done();
-  writes_.erase(found);
-  return true;
+  const auto round = links_.finished(cookie);
+  if (round) this->round(*round).send_done();
+  return round.has_value();
 }
 
 void HostExchange::sum_up() {
@@ -284,13 +250,13 @@ void HostExchange::stage_moments() const {
 
 void HostExchange::release() {
   round(round_).shard_released();
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < members(); ++peer) {
     if (sums_go_to(peer)) send(peer, true);
   }
 }
 
 void HostExchange::copy_sums() {
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < members(); ++peer) {
     const auto handed = handed_sums_.find({round_, peer});
     const bool local = handed != handed_sums_.end();
     const std::span<float> into = values_.subspan(shard(peer).first, shard(peer).count);
@@ -304,10 +270,10 @@ void HostExchange::copy_sums() {
 
 void HostExchange::release_reads() {
   round(round_).sums_copied();
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < members(); ++peer) {
     handed_parts_.erase({round_, peer});
     if (handed_sums_.erase({round_, peer}) == 0) continue;
-    outbox_.shard_read(peers_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
+    outbox_.shard_read(links_[peer].actor, ShardRead{options_.kind, round_, options_.layout_rank});
   }
 }
 

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/job/reduction_paths.hpp"
 #include "actors/replica/reduction/exchange.hpp"
 #include "actors/replica/reduction/gradient_staging.hpp"
+#include "actors/replica/reduction/member_links.hpp"
 #include "actors/replica/reduction/wire_slots.hpp"
 #include "actors/services/network.hpp"
 #include "runtime/collective/reduction_round.hpp"
@@ -59,7 +59,7 @@ class HostExchange final : public Exchange {
   [[nodiscard]] ReductionAddress address() const override { return address_; }
   [[nodiscard]] std::vector<std::uint32_t> ring_numbers() const override;
   void connect(const Directory& directory, const ExchangeOutbox& outbox) override;
-  void leave() override;
+  void leave() override { links_.leave(); }
 
   void begin(Operation operation) override;
   [[nodiscard]] std::optional<LabelledJob> next_job() override;
@@ -73,12 +73,6 @@ class HostExchange final : public Exchange {
   void shard_read(const ShardRead& read) override { round(read.round).send_done(); }
 
  private:
-  struct Peer {
-    caf::actor actor;
-    ReductionAddress address;
-    ProcessId process;
-    bool local = true;
-  };
   using RoundAndSender = std::pair<std::uint64_t, std::size_t>;
   /// An operation first copies staged gradients to the host, and then encodes parts if their format is not f32; after
   /// that the round determines the jobs.
@@ -97,7 +91,6 @@ class HostExchange final : public Exchange {
   ReductionRound& round(std::uint64_t number);
   [[nodiscard]] const ReductionRound& current() const { return rounds_.at(round_); }
   void send(std::size_t peer, bool sum);
-  void write(const Peer& peer, bool sum, WriteRequest request);
   // Jobs, on the device's thread.
   /// Adds the parts up, and encodes the sum if sums are encoded.
   void sum_up();
@@ -142,14 +135,11 @@ class HostExchange final : public Exchange {
   std::unique_ptr<Region> parts_region_;
   std::unique_ptr<Region> slots_region_;
   std::unique_ptr<Region> gradient_region_;
-  std::vector<Peer> peers_;  // by member
+  MemberLinks links_;
   std::map<std::uint64_t, ReductionRound> rounds_;
   std::map<RoundAndSender, std::span<const std::byte>> handed_parts_;
   std::map<RoundAndSender, std::span<const std::byte>> handed_sums_;
-  std::map<RoundAndSender, std::size_t> landed_chunks_;  // (round, sender * 2 + sum)
-  std::map<std::uint64_t, std::uint64_t> writes_;        // rounds by cookie
-  std::uint64_t next_number_ = 0;                        // number of the next write
-  std::uint64_t round_ = 0;                              // last round begun, from 1
+  std::uint64_t round_ = 0;  // last round begun, from 1
   Operation operation_ = Operation::sum;
   State state_ = State::idle;
   Work work_ = Work::none;  // running job

@@ -7,6 +7,7 @@
 
 #include "actors/replica/reduction/host_exchange.hpp"
 #include "actors/replica/reduction/nccl_exchange.hpp"
+#include "actors/replica/reduction/row_exchange.hpp"
 #include "actors/replica/replica_spec.hpp"
 
 namespace maestro {
@@ -121,6 +122,19 @@ std::unique_ptr<Exchange> make_exchange(const ReplicaSpec& spec, LayoutRank rank
   return std::make_unique<HostExchange>(std::move(options), *spec.network);
 }
 
+/// Returns the exchange of the rank's tables that are trained by rows; null without tables or other replicas.
+std::unique_ptr<Exchange> make_row_exchange(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client) {
+  const GraphNode& node = spec.graph->node(spec.section);
+  RowExchangeOptions options;
+  options.tables = spec.ranks[rank.value()].runner->section().parameters().row_tables();
+  if (options.tables.empty() || node.replicas == 1) return nullptr;
+  options.links = {
+      replicas_of(*spec.graph, spec.section), spec.replica.value(), ReductionKind::rows, rank, spec.process, client};
+  options.most_tokens = spec.largest.rows(node.axis()) * spec.limits.train_samples;
+  options.remote = spec.remote;
+  return std::make_unique<RowExchange>(std::move(options), *spec.network);
+}
+
 }  // namespace
 
 RankExchanges::RankExchanges(const ReplicaSpec& spec, LayoutRank rank, std::uint32_t client)
@@ -133,6 +147,7 @@ RankExchanges::RankExchanges(const ReplicaSpec& spec, LayoutRank rank, std::uint
   make(ReductionKind::replicas, among_replicas(spec, rank));
   make(ReductionKind::tie, among_stages(spec, rank));
   make(ReductionKind::moments, moments);
+  exchanges_.at(static_cast<std::size_t>(ReductionKind::rows)) = make_row_exchange(spec, rank, client);
   if (!moments.members.empty()) moments_ = at(moments.in_group ? ReductionKind::replicas : ReductionKind::moments);
 }
 
@@ -153,7 +168,9 @@ std::vector<std::uint32_t> RankExchanges::ring_numbers() const {
 }
 
 void RankExchanges::connect(const Directory& directory, const ExchangeOutbox& outbox) {
-  for (const ReductionKind kind : {ReductionKind::tie, ReductionKind::replicas, ReductionKind::moments}) {  // DG-3
+  // DG-3: groups of ties first
+  for (const ReductionKind kind :
+       {ReductionKind::tie, ReductionKind::replicas, ReductionKind::moments, ReductionKind::rows}) {
     if (at(kind) != nullptr) at(kind)->connect(directory, outbox);
   }
 }
@@ -192,6 +209,10 @@ void RankExchanges::begin(StepAction action) {
       return run(at(ReductionKind::replicas), Operation::sum_to_shards);
     case StepAction::gather_values:
       return run(at(ReductionKind::replicas), Operation::gather_values);
+    case StepAction::merge_rows:
+      return run(at(ReductionKind::rows), Operation::sum_to_shards);
+    case StepAction::gather_rows:
+      return run(at(ReductionKind::rows), Operation::gather_values);
     case StepAction::gather_first_moments:
       return run(moments_, Operation::gather_first_moments);
     case StepAction::gather_second_moments:

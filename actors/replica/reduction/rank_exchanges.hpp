@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's exchanges: gradients of a tied parameter with the other stage that holds it; gradients with the other
-// replicas; and, with sharded optimizer state, new values and, for a checkpoint, the optimizer state.
-// Plain class; the replica's actor passes messages in and runs the jobs.
+// replicas; with sharded optimizer state, new values and, for a checkpoint, the optimizer state; and rows of tables
+// that are trained by rows. Plain class; the replica's actor passes messages in and runs the jobs.
 //
 // All members of an exchange choose the same mechanism (WR-1): NcclExchange if each has a separate CUDA device and
 // gradients are sent in f32, else HostExchange.
@@ -44,6 +44,7 @@ class RankExchanges {
   void handed_over(const ShardHandOver& shard) { at(shard.kind)->handed_over(shard); }
   void shard_read(const ShardRead& read) { at(read.kind)->shard_read(read); }
   void ready(const ReductionReady& ready) { at(ready.kind)->ready(ready); }
+  void rows_sent(const RowsSent& sent) { at(ReductionKind::rows)->rows_sent(sent); }
 
   /// Begins the rank's part of `action`, an exchange (is_exchange()); if the plan has none, it is complete at once.
   /// Moments are gathered in replica 0's gradients; other replicas' gradients are undefined afterwards.

@@ -34,10 +34,11 @@ TEST(WriteCookie, cookies_that_differ_in_any_part_differ) {  // WC-1
 
 TEST(WriteCookie, the_bits_lie_where_the_header_places_them) {
   EXPECT_EQ(pack_cookie({max_cookie_clients - 1, std::nullopt, 0}), 0xffff000000000000u);
-  EXPECT_EQ(pack_cookie({0, ReductionKind::replicas, 0}), 0x0000400000000000u);
-  EXPECT_EQ(pack_cookie({0, ReductionKind::tie, 0}), 0x0000800000000000u);
-  EXPECT_EQ(pack_cookie({0, ReductionKind::moments, 0}), 0x0000c00000000000u);
-  EXPECT_EQ(pack_cookie({0, std::nullopt, max_cookie_numbers - 1}), 0x00003fffffffffffu);
+  EXPECT_EQ(pack_cookie({0, ReductionKind::replicas, 0}), 0x0000200000000000u);
+  EXPECT_EQ(pack_cookie({0, ReductionKind::tie, 0}), 0x0000400000000000u);
+  EXPECT_EQ(pack_cookie({0, ReductionKind::moments, 0}), 0x0000600000000000u);
+  EXPECT_EQ(pack_cookie({0, ReductionKind::rows, 0}), 0x0000800000000000u);
+  EXPECT_EQ(pack_cookie({0, std::nullopt, max_cookie_numbers - 1}), 0x00001fffffffffffu);
 }
 
 }  // namespace
