@@ -36,7 +36,7 @@ struct Begin {};
 
 // ---- work items and progress ----
 
-/// A replica's micro-batches of a step.
+/// All micro-batches that a step has for a replica.
 struct MicroBatchOrder {
   std::vector<MicroBatchPlan> plans;
 };
@@ -128,7 +128,7 @@ struct Credit {
   std::uint32_t epoch = 0;
   std::uint64_t released = 0;
 };
-/// Credits of a replica's rings for the same sender.
+/// Credits that go to the same sender.
 struct Credits {
   std::vector<Credit> rings;
 };
@@ -220,7 +220,7 @@ struct ReductionReady {
   std::uint32_t member = 0;  ///< the sender
 };
 
-/// The sender writes a message of rows (RowExchange) of this size to the receiver's memory.
+/// The sender writes this many bytes of rows (RowExchange) to the receiver's memory.
 struct RowsSent {
   LayoutRank layout_rank;  ///< rank of sender and receiver
   std::uint64_t round = 0;

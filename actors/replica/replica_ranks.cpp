@@ -128,8 +128,14 @@ BuffersFree ReplicaRanks::buffers_free() const {
   return free;
 }
 
-Status ReplicaRanks::landed(std::uint32_t immediate,
-                            const std::function<ReplicaPorts::Arrived(LayoutRank)>& arrived) const {
+Status ReplicaRanks::expect(const MicroBatchPlan& plan, const ArrivedAt& arrived) const {
+  for (std::uint32_t index = 0; index < ranks_.size(); ++index) {
+    if (Status taken = ranks_[index]->ports().expect(plan, arrived(LayoutRank(index))); !taken) return taken;
+  }
+  return {};
+}
+
+Status ReplicaRanks::landed(std::uint32_t immediate, const ArrivedAt& arrived) const {
   const std::uint32_t ring = unpack_immediate(immediate).edge.value();
   for (std::uint32_t index = 0; index < ranks_.size(); ++index) {
     ReplicaRank& rank = *ranks_[index];

@@ -45,8 +45,11 @@ class ReplicaRanks {
   [[nodiscard]] WorkDone& gathered() { return gathered_; }
 
   [[nodiscard]] BuffersFree buffers_free() const;
-  /// Passes a write that has landed to the rank that owns its ring; `arrived` notes the rank's complete sequences.
-  Status landed(std::uint32_t immediate, const std::function<ReplicaPorts::Arrived(LayoutRank)>& arrived) const;
+  /// Returns what notes a rank's complete sequences.
+  using ArrivedAt = std::function<ReplicaPorts::Arrived(LayoutRank)>;
+  Status expect(const MicroBatchPlan& plan, const ArrivedAt& arrived) const;
+  /// Passes a write that has landed to the rank that owns its ring.
+  Status landed(std::uint32_t immediate, const ArrivedAt& arrived) const;
   Status credit(const Credits& credits) const;
   void write_finished(std::uint64_t cookie) const;
   [[nodiscard]] Status copied(const CopyFinished& finished) const;

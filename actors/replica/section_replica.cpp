@@ -80,9 +80,7 @@ caf::behavior SectionReplica::make_behavior() {
       [this](const Directory& directory) { connect(directory); },
       [this](MicroBatchOrder& order) {
         for (MicroBatchPlan& plan : order.plans) {
-          for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-            check(ranks_.at(LayoutRank(rank)).ports().expect(plan, arrived(LayoutRank(rank))));
-          }
+          check(ranks_.expect(plan, [this](LayoutRank rank) { return arrived(rank); }));
           lane_.enqueue(std::move(plan));
         }
         pump();
