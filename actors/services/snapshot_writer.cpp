@@ -12,45 +12,71 @@ constexpr const char* second_prefix = "exp_avg_sq.";
 constexpr const char* loads_prefix = "loads.";
 constexpr const char* row_sums_prefix = "row_sums.";
 
-/// Returns the tensors that only training needs and that are not moments, f32: experts' loads, and sums of squares of
-/// tables' rows. Every replica and rank has all of them.
-std::vector<std::pair<std::string, Tensor>> figures_of(Parameters& parameters) {
-  std::vector<std::pair<std::string, Tensor>> figures;
+/// A tensor that only training needs and that is not a moment, f32: experts' loads, which every rank has, or the sums
+/// of squares of a table's rows, which lie with the rows.
+struct FigureTensor {
+  std::string name;
+  const Parameter* parameter = nullptr;
+  Tensor held;
+  /// Returns the tensor's size over all ranks.
+  [[nodiscard]] Shape whole_shape() const { return by_rows() ? Shape{parameter->whole_shape()[0]} : held.shape(); }
+  /// Returns the elements that are held here.
+  [[nodiscard]] std::vector<Parameter::Run> runs() const {
+    return by_rows() ? parameter->runs() : std::vector<Parameter::Run>{{0, 0, held.elements()}};
+  }
+
+ private:
+  [[nodiscard]] bool by_rows() const { return parameter->rule().by_rows(); }
+};
+
+std::vector<FigureTensor> figures_of(Parameters& parameters) {
+  std::vector<FigureTensor> figures;
   for (const Parameter& parameter : parameters.all()) {
     if (parameter.rule().kind == UpdateRule::Kind::loads) {
-      figures.emplace_back(loads_prefix + parameter.name(), parameter.value());
+      figures.push_back({loads_prefix + parameter.name(), &parameter, parameter.value()});
     } else if (parameter.row_sums().defined()) {
-      figures.emplace_back(row_sums_prefix + parameter.name(), parameter.row_sums());
+      figures.push_back({row_sums_prefix + parameter.name(), &parameter, parameter.row_sums()});
     }
   }
   return figures;
 }
 
-TensorSnapshot copy_of_figures(Parameters& parameters) {
-  const auto figures = figures_of(parameters);
+TensorSnapshot copy_of_figures(std::span<Section* const> ranks) {
   std::size_t bytes = 0;
-  for (const auto& [name, values] : figures) bytes += values.bytes();
+  for (const FigureTensor& figure : figures_of(ranks.front()->parameters())) {
+    bytes += static_cast<std::size_t>(figure.whole_shape().elements()) * sizeof(float);
+  }
   TensorSnapshot copy{AlignedMemory(bytes), {}};
-  std::byte* at = copy.memory.data();
-  for (const auto& [name, values] : figures) {
-    parameters.memory().read(at, values.raw(), values.bytes());
-    copy.tensors.push_back({name, Tensor(at, DType::f32, values.shape())});
-    at += values.bytes();
+  for (Section* const rank : ranks) {
+    std::byte* at = copy.memory.data();
+    for (const FigureTensor& figure : figures_of(rank->parameters())) {
+      const Tensor whole(at, DType::f32, figure.whole_shape());
+      for (const Parameter::Run& run : figure.runs()) {
+        const Tensor from = figure.held.flat_slice(run.row, run.rows);
+        rank->parameters().memory().read(whole.flat_slice(run.whole_row, run.rows).raw(), from.raw(), from.bytes());
+      }
+      if (rank == ranks.front()) copy.tensors.push_back({figure.name, whole});
+      at += whole.bytes();
+    }
   }
   return copy;
 }
 
 /// Restores figures. A checkpoint of a run that kept none leaves experts' loads as they are.
 Status restore_figures(Parameters& parameters, const std::vector<NamedTensor>& stored, const std::string& file) {
-  for (const auto& [name, values] : figures_of(parameters)) {
-    if (stored.empty() && name.starts_with(loads_prefix)) continue;
-    const auto found = std::ranges::find(stored, name, &NamedTensor::name);
-    if (found == stored.end() || found->tensor.dtype() != DType::f32 || found->tensor.shape() != values.shape()) {
-      return Error{ErrorCode::invalid_argument, file + ": tensor '" + name + "' " +
+  for (const FigureTensor& figure : figures_of(parameters)) {
+    if (stored.empty() && figure.name.starts_with(loads_prefix)) continue;
+    const auto found = std::ranges::find(stored, figure.name, &NamedTensor::name);
+    const Shape expected = figure.whole_shape();
+    if (found == stored.end() || found->tensor.dtype() != DType::f32 || found->tensor.shape() != expected) {
+      return Error{ErrorCode::invalid_argument, file + ": tensor '" + figure.name + "' " +
                                                     (found == stored.end() ? "is missing" : "has another shape") +
-                                                    ", expected F32 " + values.shape().to_string()};
+                                                    ", expected F32 " + expected.to_string()};
     }
-    parameters.memory().write(values.raw(), found->tensor.raw(), values.bytes());
+    for (const Parameter::Run& run : figure.runs()) {
+      const ConstTensor from = found->tensor.flat_slice(run.whole_row, run.rows);
+      parameters.memory().write(figure.held.flat_slice(run.row, run.rows).raw(), from.raw(), from.bytes());
+    }
   }
   return {};
 }
@@ -73,7 +99,7 @@ Result<SectionSnapshot> take_snapshot(std::span<Section* const> ranks, const std
       export_tensors(ranks, ParameterBuffer::values, "", {.reused = std::move(into.values.memory)});
   if (!values) return values.error();
   into.values = std::move(*values);
-  into.figures = copy_of_figures(section.parameters());
+  into.figures = copy_of_figures(ranks);
   if (section.parameters().optimizer_sharded()) return into;
   for (const ParameterBuffer which : {ParameterBuffer::first_moments, ParameterBuffer::second_moments}) {
     if (Status status = add_moments(into, ranks, which, which); !status) return status.error();

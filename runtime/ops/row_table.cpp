@@ -10,16 +10,18 @@ namespace maestro {
 
 void RowGradients::add(std::span<const std::int32_t> ids, const ConstTensor& rows) {
   assert(rows.rows() == std::ssize(ids));
-  const std::size_t first = values_.size();
-  const auto count = static_cast<std::size_t>(rows.elements());
-  for (std::size_t row = 0; row < ids.size(); ++row) {
-    entries_.push_back({ids[row], micro_batch_, entries_.size()});
-  }
-  values_.resize(first + count);
-  const auto copy = [&](const auto* from) { std::copy_n(from, count, values_.begin() + std::ptrdiff_t(first)); };
+  const auto columns = static_cast<std::size_t>(rows.columns());
+  const auto copy = [&](const auto* from) {
+    for (std::size_t row = 0; row < ids.size(); ++row, from += columns) {
+      if (ids[row] < 0) continue;
+      entries_.push_back({ids[row], micro_batch_, entries_.size()});
+      values_.resize(values_.size() + columns);
+      std::transform(from, from + columns, values_.end() - static_cast<std::ptrdiff_t>(columns),
+                     [](auto value) { return static_cast<float>(value); });
+    }
+  };
   if (rows.dtype() == DType::bf16) {
-    std::transform(rows.data<bfloat16>(), rows.data<bfloat16>() + count, values_.begin() + std::ptrdiff_t(first),
-                   [](bfloat16 value) { return static_cast<float>(value); });
+    copy(rows.data<bfloat16>());
   } else {
     copy(rows.data<float>());
   }

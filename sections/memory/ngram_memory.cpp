@@ -42,11 +42,16 @@ std::function<void(std::span<float>, std::int64_t)> normal_row(std::uint64_t see
   };
 }
 
-/// Returns rows `index` (N) i32 of the table, (N, D) f32; the backward pass hands their gradients to the table.
+/// Returns rows `index` (N) i32 of the table, (N, D) f32, zeros for a negative number; the backward pass hands their
+/// gradients to the table.
 Var read_rows(Tape& tape, Parameter& table, const Block& index) {
   const std::span<std::int32_t> ids = index.tensor().span<std::int32_t>();
   Var rows = tape.output({std::ssize(ids), table.shape()[1]}, DType::f32, table.trained());
-  tape.ops().run(IndexSelect{.from = table.value(), .index = ids, .to = rows.value()});
+  if (table.sharded()) {
+    tape.ops().run(Embedding{.table = table.value(), .ids = index.tensor(), .y = rows.value()});
+  } else {
+    tape.ops().run(IndexSelect{.from = table.value(), .index = ids, .to = rows.value()});
+  }
   if (!rows.needs_gradient()) return rows;
   tape.record(rows, [&table, index, rows] {
     table.row_gradients()->add(index.tensor().span<std::int32_t>(), rows.gradient());
@@ -134,6 +139,9 @@ NGramMemory::Options NGramMemory::Options::read(const JobTable& table, const Dat
       table.choice("merge", "sum", {"sum", "average"},
                    {"what replicas make of their gradients of a row: their sum, which makes replicas equal to a single "
                     "one, or a step of each with its own, whose results are averaged"}) == "average";
+  options.sharding = table.choice("sharding", options.sharding, table_sharding_names,
+                                  {"how tensor ranks divide the table: by rows, by hashes, or by columns"});
+  options.sharding_given = table.has("sharding");
   options.init_std =
       table.number("init_std", options.init_std, {.min = 0.0}, {"the standard deviation of initial random values"});
   for (const char* key : {"beta1", "beta2", "weight_decay", "moments"}) {
@@ -148,7 +156,7 @@ NGramMemory::Options NGramMemory::Options::read(const JobTable& table, const Dat
 }
 
 NGramMemory::NGramMemory(const SectionContext& context, const Options& options)
-    : context_(context), ids_(options.shape) {
+    : context_(context), ids_(options.shape), cut_(options.sharding, ids_, context.parallel, context.name) {
   if (context.for_cuda || !context.memory().host()) {
     throw JobError(context.name + ".devices: a table of n-grams lies in host memory; remove devices");
   }
@@ -156,12 +164,16 @@ NGramMemory::NGramMemory(const SectionContext& context, const Options& options)
   table_ = &parameters_.add({.name = "ngram_embedding.weight",
                              .shape = Shape{ids_.table_rows(), shape.dim},
                              .initialise = nullptr,
+                             .slice = cut_.slice(),
                              .rule = {.kind = UpdateRule::Kind::row_adagrad,
                                       .per_token = shape.all_heads(),
                                       .rate = options.moment_scale,
                                       .average = options.average},
                              .initialise_row = normal_row(context.seed, context.name, options.init_std)});
   context.allocate(parameters_);
+  if (options.sharding_given && !table_->sharded()) {
+    notes_.push_back("sharding has no effect: the table is on one rank of each replica");
+  }
 }
 
 Ports NGramMemory::ports() const {
@@ -185,9 +197,15 @@ void NGramMemory::forward(Tape& tape, const Inputs& inputs, Outputs& outputs) {
 }
 
 Var NGramMemory::look_up(Tape& tape, std::span<const std::int32_t> rows) {
-  const Var found = read_rows(tape, *table_, tape.indices(rows));
   const std::int64_t tokens = std::ssize(rows) / ids_.shape().all_heads();
-  return converted(tape, reshaped(tape, found, Shape{tokens, ids_.shape().columns()}), context_.precision);
+  if (!table_->sharded()) {
+    const Var found = read_rows(tape, *table_, tape.indices(rows));
+    return converted(tape, reshaped(tape, found, Shape{tokens, ids_.shape().columns()}), context_.precision);
+  }
+  const std::vector<std::int32_t> own = cut_.own_rows(rows);
+  const Var found = read_rows(tape, *table_, tape.indices(own));
+  const std::int64_t columns = tokens == 0 ? 0 : found.value().elements() / tokens;
+  return cut_.exchanged(tape, converted(tape, reshaped(tape, found, Shape{tokens, columns}), context_.precision));
 }
 
 Cost NGramMemory::cost(const SampleShape& sample) const {

@@ -7,8 +7,8 @@
 // Output  memory  (M, (orders - 1) heads dim) act, differentiable: the heads' rows side by side, order by order
 //
 // The table, ngram_embedding.weight (rows, dim), is trained by row-wise AdaGrad (row_table.hpp); the section's keys for
-// the learning rate, `epsilon` and `clip_norm` apply, without weight decay. It lies in host memory, on one rank of each
-// replica. Initial rows are normal, each drawn only from (seed, section, row).
+// the learning rate, `epsilon` and `clip_norm` apply, without weight decay. It lies in host memory, and is cut over
+// tensor ranks (table_cut.hpp). Initial rows are normal, each drawn only from (seed, section, row).
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@
 #include "runtime/job/job_table.hpp"
 #include "sections/decoder/decoder_shape.hpp"
 #include "sections/memory/ngram_ids.hpp"
+#include "sections/memory/table_cut.hpp"
 #include "sections/section.hpp"
 
 namespace maestro {
@@ -39,12 +40,14 @@ class NGramMemory final : public Section {
     NGramShape shape;
     double moment_scale = 1;  ///< RowAdaGrad::moment_scale
     bool average = false;     ///< UpdateRule::average
+    TableSharding sharding = TableSharding::row;
+    bool sharding_given = false;
     double init_std = 0.02;
     DataShape data;
     /// Throws JobError for keys out of range, keys of AdamW, and token ids beyond `vocabulary`.
     static Options read(const JobTable& table, const DataShape& data);
   };
-  /// Throws JobError for a GPU.
+  /// Throws JobError for a GPU, and for ranks that cannot divide the table.
   NGramMemory(const SectionContext& context, const Options& options);
 
   [[nodiscard]] Ports ports() const override;
@@ -55,14 +58,19 @@ class NGramMemory final : public Section {
   [[nodiscard]] std::vector<StateEntry> state() override { return {{.name = table_->name(), .parameter = table_}}; }
   [[nodiscard]] std::string config_json() const override { return ngram_config_text(ids_.shape()); }
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] bool spreads_over_ranks() const override { return true; }
+  [[nodiscard]] std::vector<std::string> notes() const override { return notes_; }
 
   [[nodiscard]] const NGramIds& ids() const { return ids_; }
-  /// Returns the rows of tokens, (M, columns) act, by their numbers (M, heads) in the table.
+  /// Returns the rows of tokens, (M, columns) act, by their numbers (M, heads) in the table; of a rank's tokens, if the
+  /// table is cut.
   [[nodiscard]] Var look_up(Tape& tape, std::span<const std::int32_t> rows);
 
  private:
   SectionContext context_;
   NGramIds ids_;
+  TableCut cut_;
+  std::vector<std::string> notes_;
   Parameters parameters_;
   Parameter* table_;
 };

@@ -110,6 +110,44 @@ class Tables(SystemTest):
                 self.assertEqual(resumed.report["resumed_from"], 4)
                 self.assert_close({key: loss for key, loss in whole.items() if key[1] > 4}, self.losses(resumed), 1e-6)
 
+    def test_train_the_same_on_ranks_that_share_the_table(self):  # TZ-1
+        for replicas in (1, 2):
+            whole = self.train(tables_job(memory={"replicas": replicas}), *DEVICES)
+            for sharding, ranks in (("row", 2), ("row", 3), ("table", 2), ("table", 4), ("column", 2)):
+                with self.subTest(replicas=replicas, sharding=sharding, ranks=ranks):
+                    job = tables_job(memory={"replicas": replicas, "tensor": ranks, "sharding": sharding})
+                    cut = self.train(job, *DEVICES)
+                    if sharding == "column":  # squares of a row are added up in parts
+                        self.assert_close(whole.curve("grad_norm"), cut.curve("grad_norm"), 1e-4)
+                        self.assert_close(self.losses(whole), self.losses(cut), 1e-6)
+                    else:
+                        self.assertEqual(self.losses(cut), self.losses(whole))
+                        self.assertEqual(self.state(cut, "memory"), self.state(whole, "memory"))
+                    if replicas == 2:
+                        other = self.train(job, *DEVICES, "--processes", 2)
+                        self.assertEqual(other.curve(), cut.curve())
+
+    def test_go_on_under_another_sharding(self):
+        whole = self.train(tables_job())
+        layouts = {"one": {}, "row": {"tensor": 3}, "table": {"tensor": 2, "sharding": "table"},
+                   "column": {"tensor": 4, "sharding": "column"}}
+        for first, second in (("one", "row"), ("row", "table"), ("table", "one"), ("table", "column"), ("column", "row")):
+            with self.subTest(first=first, second=second):
+                out = f"{first}_{second}"
+                begun = self.train(tables_job(memory=layouts[first], schedule_steps=8, out=out, steps=4), *DEVICES)
+                again = tables_job(memory=layouts[second], schedule_steps=8, out=out)
+                at_once = self.train(again, *DEVICES, "--resume", out, settings={"train.steps": 4})
+                self.assertEqual(at_once.report["steps"], [])
+                resumed = self.train(again, *DEVICES, "--resume", out)
+                self.assertEqual(resumed.report["resumed_from"], 4)
+                expected = {key: loss for key, loss in self.losses(whole).items() if key[1] > 4}
+                if "column" in (first, second):
+                    self.assert_close(expected, self.losses(resumed), 1e-6)
+                else:
+                    self.assertEqual(self.losses(resumed), expected)
+                    self.assertEqual(self.state(resumed, "memory"), self.state(whole, "memory"))
+                self.assertEqual(begun.report["resumed_from"], 0)
+
     def test_have_a_sum_of_squares_for_each_row_and_no_moments(self):  # TB-1
         state = self.state(self.train(tables_job()), "memory")
         self.assertEqual(set(state), {TABLE, f"row_sums.{TABLE}"})
@@ -142,6 +180,10 @@ class Tables(SystemTest):
         before = self.state(first, "memory")[TABLE]
         second = self.train(job, settings={"train.out": "second"})
         self.assertEqual({section for section, _ in second.curve()}, {"student"})
+        for sharding in ("row", "table", "column"):
+            job["memory"] |= {"tensor": 2, "sharding": sharding}
+            cut = self.train(job, *DEVICES, settings={"train.out": sharding})
+            self.assertEqual(cut.curve(), second.curve())
         self.assertEqual(tensors(folders["memory"], "model.safetensors")[TABLE], before)
 
 
@@ -224,7 +266,12 @@ class Refusals(SystemTest):
         self.refused("memory.gradient_wire: is without effect: gradients of rows are sent in f32",
                      memory={"replicas": 2, "micro_batch": 2, "gradient_wire": "bf16"})
         self.refused("memory.merge: \"mean\" is not one of sum, average", memory={"merge": "mean"})
-        self.refused("memory.tensor = 2: a section of this type works on one device", memory={"tensor": 2})
+        self.refused("memory.context = 2: a table is cut over tensor ranks; leave context at 1", memory={"context": 2})
+        self.refused("memory.tensor = 3: cannot divide the 4 hashes; the nearest is 2",
+                     memory={"tensor": 3, "sharding": "table"})
+        self.refused("memory.tensor = 3: cannot divide the 8 columns of a row; the nearest is 2",
+                     memory={"tensor": 3, "sharding": "column"})
+        self.refused("memory.sharding: \"rows\" is not one of row, table, column", memory={"sharding": "rows"})
         self.refused("student.tensor = 2: a decoder with memory_layer works on whole rows; leave tensor at 1",
                      {"tensor": 2})
         self.refused("student.lora: adapters of a decoder with memory_layer are not supported",
