@@ -38,7 +38,7 @@ class RowGradients {
   };
   /// Returns the sums since clear(). Sorts the gradients once; add() invalidates the result.
   [[nodiscard]] const Merged& merged() const;
-  /// Returns the sum of squares of merged().sums, in f64 and in order.
+  /// Returns the sum of squares of merged().sums, in f64, row by row.
   [[nodiscard]] double sum_of_squares() const;
   /// Forgets the step's gradients; the memory stays for the next step.
   void clear();

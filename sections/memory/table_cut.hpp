@@ -35,10 +35,10 @@ class TableCut {
 
   /// Returns this rank's part of the table; all of it on a single rank.
   [[nodiscard]] const ParameterSlice& slice() const { return slice_; }
-  /// Returns the rows of the part that this rank reads, (M, own hashes), for row numbers (M, hashes) of the table; -1:
+  /// Returns the rows of the part that this rank reads, (M, held hashes), for row numbers (M, hashes) of the table; -1:
   /// another rank holds the row.
   [[nodiscard]] std::vector<std::int32_t> own_rows(std::span<const std::int32_t> rows) const;
-  /// Returns this rank's rows of the result for `found` (M, own columns). A collective.
+  /// Returns this rank's rows of the result for `found` (M, held columns). A collective.
   [[nodiscard]] Var exchanged(Tape& tape, const Var& found) const;
 
  private:

@@ -202,7 +202,7 @@ TEST(RowGradients, sums_do_not_depend_on_how_micro_batches_divide_rows_or_arrive
   EXPECT_TRUE(std::ranges::is_sorted(whole.merged().ids));
   double squares = 0;
   for (const float value : whole.merged().sums) squares += double{value} * double{value};
-  EXPECT_EQ(whole.sum_of_squares(), squares);
+  EXPECT_DOUBLE_EQ(whole.sum_of_squares(), squares);
 }
 
 NGramMemory::Options memory_options() {

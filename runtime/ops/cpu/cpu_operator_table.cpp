@@ -243,13 +243,25 @@ void CpuOperatorTable::run(const PickColumns& op) const {
   }
 }
 
+namespace {
+
+/// Fetches the row that is selected some rows after `row`: rows of a large table are in no cache.
+void prefetch_selected(const IndexSelect& op, std::size_t row) {
+  constexpr std::size_t ahead = 16, line = 64, most_bytes = 1024;
+  if (row + ahead >= op.index.size()) return;
+  const ConstTensor later = op.from.row_slice(op.index[row + ahead], 1);
+  for (std::size_t at = 0; at < std::min(later.bytes(), most_bytes); at += line) __builtin_prefetch(later.raw() + at);
+}
+
+}  // namespace
+
 void CpuOperatorTable::run(const IndexSelect& op) const {
   const std::int64_t columns = op.from.columns();
   assert(op.to.columns() == columns && op.to.rows() == static_cast<std::int64_t>(op.index.size()));
   for (std::size_t row = 0; row < op.index.size(); ++row) {
-    assert(op.index[row] >= 0 && op.index[row] < op.from.rows());
-    const Tensor source = op.from.row_slice(op.index[row], 1);
-    pointwise_.cast(in(source), out(op.to.row_slice(static_cast<std::int64_t>(row), 1)), columns);
+    prefetch_selected(op, row);
+    pointwise_.cast(in(op.from.row_slice(op.index[row], 1)), out(op.to.row_slice(static_cast<std::int64_t>(row), 1)),
+                    columns);
   }
 }
 
