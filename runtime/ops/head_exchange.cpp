@@ -10,12 +10,13 @@ namespace maestro {
 std::vector<RowRange> query_rows(std::span<const std::int32_t> offsets, const QueryPart& part, const RowRange& among) {
   std::vector<RowRange> found;
   for (std::size_t sequence = 0; sequence + 1 < offsets.size(); ++sequence) {
+    const std::int64_t begin = offsets[sequence];
     const std::int64_t stop = std::min<std::int64_t>(offsets[sequence + 1], among.end());
     if (stop <= among.first) continue;
-    std::int64_t tile = offsets[sequence] + part.first_row(static_cast<std::int64_t>(sequence));
-    for (; tile < stop; tile += part.step()) {
-      const std::int64_t first = std::max(tile, among.first);
-      const std::int64_t end = std::min(tile + QueryPart::tile, stop);
+    const QueryTiles tiles(part, static_cast<std::int64_t>(sequence), offsets[sequence + 1] - begin);
+    for (std::int64_t round = 0; begin + tiles.first_row(round) < stop; ++round) {
+      const std::int64_t first = std::max(begin + tiles.first_row(round), among.first);
+      const std::int64_t end = std::min(begin + tiles.first_row(round) + tiles.rows, stop);
       if (first >= end) continue;
       if (!found.empty() && found.back().end() == first) {
         found.back().count += end - first;

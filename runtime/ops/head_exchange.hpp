@@ -10,7 +10,7 @@
 
 #include "runtime/collective/communicator.hpp"
 #include "runtime/core/range.hpp"
-#include "runtime/ops/sequence_layout.hpp"
+#include "runtime/ops/query_part.hpp"
 
 namespace maestro {
 

@@ -41,9 +41,10 @@ double scored_pairs(const AttentionShape& shape, const SequenceLayout& layout, c
   for (std::int64_t at = 0; at < layout.sequences(); ++at) {
     const auto index = static_cast<std::size_t>(at);
     const std::int64_t length = layout.offsets[index + 1] - layout.offsets[index];
-    for (std::int64_t first = part.first_row(at); first < length; first += part.step()) {
-      const auto begin = static_cast<double>(first);
-      const auto end = static_cast<double>(std::min(first + QueryPart::tile, length));
+    const QueryTiles tiles(part, at, length);
+    for (std::int64_t round = 0; tiles.first_row(round) < length; ++round) {
+      const auto begin = static_cast<double>(tiles.first_row(round));
+      const auto end = static_cast<double>(std::min(tiles.first_row(round) + tiles.rows, length));
       pairs +=
           shape.causal ? seen_keys(shape, end) - seen_keys(shape, begin) : (end - begin) * static_cast<double>(length);
     }

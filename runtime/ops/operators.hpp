@@ -26,6 +26,7 @@
 #include "runtime/ops/expert_operators.hpp"
 #include "runtime/ops/flat_operators.hpp"
 #include "runtime/ops/latent_operators.hpp"
+#include "runtime/ops/query_part.hpp"
 #include "runtime/ops/rotary_frequencies.hpp"
 #include "runtime/ops/sequence_layout.hpp"
 #include "runtime/ops/vocabulary_part.hpp"

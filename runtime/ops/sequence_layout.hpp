@@ -21,22 +21,6 @@ struct SequenceLayout {
   [[nodiscard]] std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
 
-/// The queries that one of several ranks computes if they share heads: tiles of each sequence's rows, counted from its
-/// first row; the last may be shorter. Tile t of sequence s belongs to part (s + t) % parts, so the parts have nearly
-/// equal work under a causal mask and in short sequences.
-struct QueryPart {
-  static constexpr std::int64_t tile = 64;  ///< rows
-  std::int64_t part = 0;
-  std::int64_t parts = 1;
-  /// Returns the first row of the part's first tile in a sequence, counted from the sequence's first row; it may lie
-  /// after the last.
-  [[nodiscard]] constexpr std::int64_t first_row(std::int64_t sequence) const {
-    return (part + parts - sequence % parts) % parts * tile;
-  }
-  /// Returns the rows from a tile of the part to the next.
-  [[nodiscard]] constexpr std::int64_t step() const { return parts * tile; }
-};
-
 /// Where a sequence's rows lie in a cache of several sequences.
 struct CachedSequence {
   std::int32_t begin = 0;  ///< the cache's row that holds the sequence's first row

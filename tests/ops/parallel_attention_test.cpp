@@ -231,12 +231,15 @@ TEST(QueryRows, are_tiles_of_each_sequence_in_turn) {
   };
   using Ranges = std::vector<RowRange>;
   EXPECT_EQ(rows(0, 1, {0, 270}), (Ranges{{0, 270}}));
-  // The third sequence begins at row 64, with its tiles 0 to 3 in parts 0, 1, 0, 1; the fourth is a tile of part 1.
-  EXPECT_EQ(rows(0, 2, {0, 270}), (Ranges{{0, 128}, {192, 64}}));
-  EXPECT_EQ(rows(1, 2, {0, 270}), (Ranges{{128, 64}, {256, 14}}));
-  EXPECT_EQ(rows(1, 2, {150, 110}), (Ranges{{150, 42}, {256, 4}}));
+  // The third sequence begins at row 64, with its tiles 0 to 3 in parts 0, 1, 1, 0; the fourth is a tile of part 1.
+  EXPECT_EQ(rows(0, 2, {0, 270}), (Ranges{{0, 128}, {256, 8}}));
+  EXPECT_EQ(rows(1, 2, {0, 270}), (Ranges{{128, 128}, {264, 6}}));
+  EXPECT_EQ(rows(1, 2, {150, 110}), (Ranges{{150, 106}}));
   EXPECT_EQ(rows(1, 2, {0, 128}), Ranges{});
   EXPECT_EQ(rows(2, 5, {0, 270}), (Ranges{{64, 64}}));
+  const std::vector<std::int32_t> one = {0, 4096};  // tiles of 128 rows
+  EXPECT_EQ(query_rows(one, {0, 2}, {0, 1024}), (Ranges{{0, 128}, {384, 256}, {896, 128}}));
+  EXPECT_EQ(query_rows(one, {0, 2}, {3500, 596}), (Ranges{{3500, 212}, {3968, 128}}));
 }
 
 }  // namespace

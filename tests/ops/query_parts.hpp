@@ -21,10 +21,9 @@ inline constexpr double unwritten = 1048576;
 inline std::vector<bool> queries_of(const QueryPart& part, std::span<const std::int32_t> offsets) {
   std::vector<bool> own(static_cast<std::size_t>(offsets.back()));
   for (std::size_t sequence = 0; sequence + 1 < offsets.size(); ++sequence) {
-    for (std::int32_t row = offsets[sequence]; row < offsets[sequence + 1]; ++row) {
-      const std::int64_t tile = (row - offsets[sequence]) / QueryPart::tile;
-      own[static_cast<std::size_t>(row)] = (tile + static_cast<std::int64_t>(sequence)) % part.parts == part.part;
-    }
+    const std::int64_t begin = offsets[sequence], length = offsets[sequence + 1] - begin;
+    const QueryTiles tiles(part, static_cast<std::int64_t>(sequence), length);
+    for (std::int64_t row = 0; row < length; ++row) own[static_cast<std::size_t>(begin + row)] = tiles.has(row);
   }
   return own;
 }

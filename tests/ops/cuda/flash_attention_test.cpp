@@ -162,17 +162,19 @@ TEST_P(FlashAttention, parts_of_the_queries_agree_with_the_processor) {
     bool causal;
     std::int64_t window;
     bool ends;
+    std::int64_t first = 70;  // rows of the first sequence
   };
   std::mt19937 generator(5);
   for (const Case& at : {Case{24, 2, false, 0, false},
                          {24, 2, true, 0, false},
                          {24, 3, true, 0, true},
-                         {24, 3, true, 70, false},
+                         {24, 3, true, 70, false, 1},
                          {80, 2, true, 70, true},
-                         {136, 2, true, 0, false}}) {
+                         {136, 2, true, 0, false},
+                         {24, 2, true, 40, false, 2100}}) {
     SCOPED_TRACE("D " + std::to_string(at.size) + " window " + std::to_string(at.window) + " parts " +
                  std::to_string(at.parts));
-    const std::vector<std::int64_t> lengths{at.window > 0 ? 1 : 70, 0, 200};
+    const std::vector<std::int64_t> lengths{at.first, 0, 200};
     Problem problem({lengths.begin(), lengths.end()},
                     {2, 1, at.size, at.causal, 0, at.window, at.window > 0 ? 2.0 : 0.0});
     if (at.ends) problem.ends = testing::random_ends(generator, lengths);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <vector>
 
 #include "runtime/ops/cpu/attention/attention_kernels.hpp"
 
@@ -79,7 +80,16 @@ void* row_of(const Tensor& tensor, std::int64_t row) {
   return tensor.raw() + static_cast<std::size_t>(row * tensor.columns()) * size_of(tensor.dtype());
 }
 
-static_assert(QueryPart::tile == attention_query_tile);
+/// Returns the first rows of the query tiles of kernels, counted from the sequence's first row.
+std::vector<std::int64_t> query_tiles(const QueryTiles& tiles, std::int64_t length) {
+  static_assert(QueryTiles::unit == attention_query_tile);
+  std::vector<std::int64_t> found;
+  for (std::int64_t round = 0; tiles.first_row(round) < length; ++round) {
+    const std::int64_t first = tiles.first_row(round), end = std::min(first + tiles.rows, length);
+    for (std::int64_t row = first; row < end; row += attention_query_tile) found.push_back(row);
+  }
+  return found;
+}
 
 /// Runs `kernel` for every kv head of every sequence, in a fixed order.
 void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const AttentionTensors& tensors,
@@ -87,12 +97,14 @@ void for_heads(void (*kernel)(const AttentionCall&), AttentionCall call, const A
   const SequenceLayout& layout = packed.layout;
   assert(layout.rows() == tensors.qkv.rows());
   assert(layout.ends.empty() || (call.causal && std::ssize(layout.ends) == layout.rows()));
-  call.query_step = packed.queries.step();
   for (std::size_t i = 0; i + 1 < layout.offsets.size(); ++i) {
     const std::int64_t first = layout.offsets[i];
     call.length = layout.offsets[i + 1] - first;
-    call.first_query = packed.queries.first_row(static_cast<std::int64_t>(i));
     if (call.length == 0) continue;
+    const std::vector<std::int64_t> tiles =
+        query_tiles(QueryTiles(packed.queries, static_cast<std::int64_t>(i), call.length), call.length);
+    call.query_tiles = tiles.data();
+    call.query_tile_count = std::ssize(tiles);
     call.qkv = row_of(tensors.qkv, first);
     call.out = row_of(tensors.out, first);
     call.lse = tensors.lse.data<float>() + first * call.heads;

@@ -180,8 +180,8 @@ void attention_backward(const AttentionCall& call) {
   for (std::int64_t i = 0; i < call.length * padded; ++i) t.dkeys[i] = t.dvalues[i] = 0;
   const std::int64_t shared_by = call.heads / call.kv_heads;
   for (std::int64_t i = 0; i < shared_by; ++i) {
-    for (std::int64_t q0 = call.first_query; q0 < call.length; q0 += call.query_step) {
-      differentiate_query_tile(call, call.kv_head * shared_by + i, q0);
+    for (std::int64_t tile = 0; tile < call.query_tile_count; ++tile) {
+      differentiate_query_tile(call, call.kv_head * shared_by + i, call.query_tiles[tile]);
     }
   }
   for (std::int64_t row = 0; row < call.length; ++row) {

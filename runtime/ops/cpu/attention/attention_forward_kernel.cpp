@@ -158,15 +158,15 @@ void attend_query_tile(const AttentionCall& call, std::int64_t head, std::int64_
 void attention_backward(const AttentionCall& call);  // attention_backward_kernel.cpp
 
 void attention_forward(const AttentionCall& call) {
-  if (call.first_query >= call.length) return;
+  if (call.query_tile_count == 0) return;
   const AttentionScratch& t = call.tiles;
   pack_rows(key_rows(call, call.qkv), call.length, call.head_size, t.keys);
   pack_transposed(t.keys, call.length, call.head_size, t.keys_tiles);
   pack_depth(value_rows(call, call.qkv), 0, call.length, call.head_size, t.values);
   const std::int64_t shared_by = call.heads / call.kv_heads;
   for (std::int64_t i = 0; i < shared_by; ++i) {
-    for (std::int64_t q0 = call.first_query; q0 < call.length; q0 += call.query_step) {
-      attend_query_tile(call, call.kv_head * shared_by + i, q0);
+    for (std::int64_t tile = 0; tile < call.query_tile_count; ++tile) {
+      attend_query_tile(call, call.kv_head * shared_by + i, call.query_tiles[tile]);
     }
   }
 }

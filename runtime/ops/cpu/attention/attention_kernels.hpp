@@ -45,9 +45,9 @@ struct AttentionCall {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_size = 1;
-  std::int64_t kv_head = 0;                        ///< index of the kv head
-  std::int64_t first_query = 0;                    ///< first row of the first query tile
-  std::int64_t query_step = attention_query_tile;  ///< rows from a query tile to the next
+  std::int64_t kv_head = 0;                   ///< index of the kv head
+  const std::int64_t* query_tiles = nullptr;  ///< first rows of the tiles of queries
+  std::int64_t query_tile_count = 0;
   bool causal = true;
   std::int64_t window = 0;             ///< number of keys that a query sees, with itself; 0: all
   const std::int32_t* ends = nullptr;  ///< (T) end of the keys that a causal query sees; null: its own row is the last

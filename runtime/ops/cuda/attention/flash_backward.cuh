@@ -226,17 +226,19 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
   float dv[Values ? Width / mma_columns : 2][4];
   set_zero(dk);
   set_zero(dv);
-  const QueryPlaces places = problem.query_places(tile);
+  const QueryTiles tiles = problem.query_tiles(tile);
+  const FlashPlaces places =
+      problem.query_places(tile, problem.first_query<Plain>(tile), problem.last_query<Plain>(tile));
   for (int head = kv_head * heads_of_group; head < (kv_head + 1) * heads_of_group; ++head) {
     const auto load = [&](std::int64_t place, int stage) {
-      const std::int64_t query = places.row(place);
+      const std::int64_t query = tile.begin + tiles.row_at(place);
       load_tiles<T, streamed, stride>(q + stage * streamed_tile, problem.query(p.qkv, head),
                                       dout + stage * streamed_tile, problem.head_of_out(p.dout, head), query, tile.stop,
                                       problem.head_size);
       load_row_values<streamed>(lse_log2 + stage * streamed, delta + stage * streamed, p, head, query, tile.stop);
     };
     const auto compute = [&](std::int64_t place, int stage) {
-      const std::int64_t query = places.row(place);
+      const std::int64_t query = tile.begin + tiles.row_at(place);
       const T* q_tile = q + stage * streamed_tile;
       const T* dout_tile = dout + stage * streamed_tile;
       Scores probabilities;  // transposed: keys along rows, queries along columns
@@ -255,8 +257,7 @@ __global__ void __launch_bounds__(FlashGeometry<T, Width>::threads) flash_dkv_ke
         multiply_strip(dk, dscores, q_tile, stride, columns, strip);
       }
     };
-    stream_tiles<Geometry::stages>(places.first(problem.first_query<Plain>(tile)),
-                                   places.end(problem.last_query<Plain>(tile)), streamed, load, compute);
+    stream_tiles<Geometry::stages>(places.first, places.end, streamed, load, compute);
   }
   if constexpr (Keys)
     store_rows(dk, {problem.scale, problem.scale}, problem.key(p.dqkv, kv_head), first_key, tile.end,

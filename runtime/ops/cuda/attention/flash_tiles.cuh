@@ -106,29 +106,10 @@ __device__ __forceinline__ void set_zero(float (&acc)[N][4]) {
 
 inline constexpr std::int64_t most_keys = INT32_MAX;  ///< keys of a sequence, at most
 
-/// The rows of a sequence that are queries of a part, at places: those of its tiles, one after another. A step of
-/// streamed rows that begins at a multiple of its size is within a tile.
-struct QueryPlaces {
-  std::int64_t begin;       ///< the sequence's first row
-  std::int64_t first_tile;  ///< the part's first tile
-  std::int64_t parts;
-  [[nodiscard]] __device__ __forceinline__ std::int64_t row(std::int64_t place) const {
-    return begin + (first_tile + place / QueryPart::tile * parts) * QueryPart::tile + place % QueryPart::tile;
-  }
-  /// Returns the place from which on all rows from `from` on lie: of the row, or with several parts of a tile.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t first(std::int64_t from) const {
-    return parts == 1 ? from - begin : place_of_tile((from - begin) / QueryPart::tile);
-  }
-  /// Returns the place before which all rows before `stop` lie.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t end(std::int64_t stop) const {
-    return parts == 1 ? stop - begin : place_of_tile((stop - begin + QueryPart::tile - 1) / QueryPart::tile);
-  }
-
- private:
-  /// Returns the place of the part's first tile from tile `number` on.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t place_of_tile(std::int64_t number) const {
-    return number <= first_tile ? 0 : (number - first_tile + parts - 1) / parts * QueryPart::tile;
-  }
+/// Places [first, end) of queries.
+struct FlashPlaces {
+  std::int64_t first;
+  std::int64_t end;
 };
 
 /// Sizes and memory that all attention kernels share; qkv (M, (H + 2G) D) = [q | k | v], lse and delta (M, H) f32.
@@ -152,16 +133,23 @@ struct FlashProblem {
     const auto number = static_cast<std::int32_t>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     return flash_tile(offsets, sequences, own_rows, number);
   }
-  /// Returns whether the tile's rows are queries of the part; kernels' tiles are a whole number of times in
-  /// QueryPart::tile.
-  [[nodiscard]] __device__ __forceinline__ bool has_queries(const FlashTile& tile) const {
-    if (tile.first == tile.end) return false;
-    const QueryPlaces places = query_places(tile);
-    return ((tile.first - tile.begin) / QueryPart::tile - places.first_tile) % queries.parts == 0;
+  /// Returns the part's queries in the tile's sequence. Tiles of kernels divide QueryTiles::unit.
+  [[nodiscard]] __device__ __forceinline__ QueryTiles query_tiles(const FlashTile& tile) const {
+    return {queries, tile.sequence, tile.stop - tile.begin};
   }
-  /// Returns the part's queries in the tile's sequence.
-  [[nodiscard]] __device__ __forceinline__ QueryPlaces query_places(const FlashTile& tile) const {
-    return {tile.begin, (queries.part + queries.parts - tile.sequence % queries.parts) % queries.parts, queries.parts};
+  [[nodiscard]] __device__ __forceinline__ bool has_queries(const FlashTile& tile) const {
+    return tile.first < tile.end && query_tiles(tile).has(tile.first - tile.begin);
+  }
+  /// Returns the places (QueryTiles::row_at) of the part's queries among [first, end), rows of the tile's sequence.
+  /// With several parts they begin and end with units, so that a step of streamed rows is within a unit.
+  [[nodiscard]] __device__ __forceinline__ FlashPlaces query_places(const FlashTile& tile, std::int64_t first,
+                                                                    std::int64_t end) const {
+    first -= tile.begin;
+    end -= tile.begin;
+    if (queries.parts == 1) return {first, end};
+    constexpr std::int64_t unit = QueryTiles::unit;
+    const QueryTiles tiles = query_tiles(tile);
+    return {tiles.place_of(first / unit * unit), tiles.place_of((end + unit - 1) / unit * unit)};
   }
   [[nodiscard]] __device__ __forceinline__ FlashTile key_tile(int own_rows) const {
     return flash_tile(offsets, sequences, own_rows, static_cast<std::int32_t>(blockIdx.x));
