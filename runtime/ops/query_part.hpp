@@ -9,7 +9,7 @@
 
 namespace maestro {
 
-/// One of several parts of packed sequences' queries.
+/// A part of the queries in packed sequences.
 struct QueryPart {
   std::int64_t part = 0;
   std::int64_t parts = 1;
