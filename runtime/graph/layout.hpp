@@ -3,7 +3,7 @@
 //
 // A micro-batch of M rows lies over `context` x `tensor` ranks, rank = context index * tensor + tensor index:
 //   context  the rows are cut into equal consecutive parts; attention exchanges rows for heads (DeepSpeed Ulysses,
-//            Jacobs et al. 2023), and ranks with the same heads share out the queries, so its work is even for every mask
+//            Jacobs et al. 2023), and ranks with the same heads divide the queries, so its work is even for any mask
 //   tensor   matrices are cut by columns, rows, heads and vocabulary (Megatron, Shoeybi et al. 2019); between them the
 //            rows of a context part are cut once more (sequence parallelism, Korthikanti et al. 2022)
 // A layer's experts may have another mapping over the same ranks (MoE Parallel Folding, Liu et al. 2025): each of
