@@ -50,13 +50,15 @@ bool outside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
   return offset > limit || bytes > limit - offset;
 }
 
-// Starts a thread with all signals blocked: the application's threads take them, and run libfabric's handlers.
+// Starts a thread that takes no signals but its own faults: the application's threads take the others, and run
+// libfabric's handlers.
 template <class Body>
 std::thread start_without_signals(Body&& body) {
-  sigset_t all;
+  sigset_t blocked;
   sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   std::thread thread(std::forward<Body>(body));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;

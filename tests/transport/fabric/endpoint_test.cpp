@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/fabric/endpoint.hpp"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
+#include <future>
 #include <numeric>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/transport/fabric/endpoint_fixture.hpp"
 #include "transport/ring/completion_count.hpp"
@@ -38,6 +43,24 @@ TEST_P(EndpointTest, writes_to_itself_land_whole_at_every_size) {
   EXPECT_EQ(stats.bytes_done, 1 + 63 + 4096 + 65537 + largest);
   EXPECT_EQ(stats.remote_writes, writes);
   EXPECT_EQ(stats.writes_failed, 0u);
+}
+
+TEST_P(EndpointTest, takes_no_signals_but_faults_on_its_thread) {
+  std::promise<sigset_t> blocked;
+  const auto note = [&, seen = false](const EndpointEvent&) mutable {
+    sigset_t now;
+    pthread_sigmask(SIG_BLOCK, nullptr, &now);
+    if (!std::exchange(seen, true)) blocked.set_value(now);
+  };
+  std::vector<std::byte> memory(64);
+  const auto endpoint = Endpoint::open({GetParam(), "127.0.0.1", 20000, note}).value_or_throw();
+  const auto region = endpoint->register_memory(memory.data(), memory.size()).value_or_throw();
+  const auto self = endpoint->connect(endpoint->address()).value_or_throw();
+  endpoint->write({self, &region, 0, 32, region.remote(), 32, 1, 0});
+  const sigset_t set = blocked.get_future().get();
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) EXPECT_EQ(sigismember(&set, fault), 0) << fault;
+  for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) EXPECT_EQ(sigismember(&set, other), 1) << other;
+  endpoint->stop();
 }
 
 TEST_P(EndpointTest, completions_of_many_sequences_in_a_ring_add_up) {
