@@ -17,8 +17,9 @@ RunHere::~RunHere() {
   while (!ready_.empty()) {
     caf::resumable* job = ready_.front();
     ready_.pop_front();
-    if (job->resume(this, system().scheduler().max_throughput()) == caf::resumable::resume_later) {
-      exec_later(job);
+    caf::scheduler::abstract_coordinator& scheduler = unit_->system().scheduler();
+    if (job->resume(unit_, scheduler.max_throughput()) == caf::resumable::resume_later) {
+      scheduler.enqueue(job);  // returns here
     } else {
       caf::intrusive_ptr_release(job);
     }
@@ -26,15 +27,11 @@ RunHere::~RunHere() {
   here = nullptr;
 }
 
-bool RunHere::take(caf::actor_system& system, caf::resumable* job) {
+bool RunHere::take(caf::scoped_execution_unit& unit, caf::resumable* job) {
   if (here == nullptr || dynamic_cast<RunsAnywhere*>(job) == nullptr) return false;
-  here->system_ = &system;
+  here->unit_ = &unit;
   here->ready_.push_back(job);
   return true;
-}
-
-void RunHere::exec_later(caf::resumable* job) {
-  system().scheduler().enqueue(job);  // returns here if the actor is marked
 }
 
 namespace {

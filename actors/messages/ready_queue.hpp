@@ -4,9 +4,8 @@
 // Waking a thread takes several times as long as most handlers here. With CAF's own queue a message wakes a worker with
 // the queue's lock held, and the worker waits for the lock at once.
 //
-// YR-1 (one wake-up): a message wakes at most one worker, without a lock, and none if a worker that was woken before
-// has
-//      not taken its actor yet.
+// YR-1 (one wake-up): a message wakes at most one worker, without a lock, and none while a woken worker has not taken
+//      an actor yet.
 // YR-2 (no lost actor): while an actor waits in the queue, a worker runs or has been woken.
 // YR-3 (on the spot): if a thread sends a message to an actor with RunsAnywhere during RunHere, the actor runs on that
 //      thread, at the end of RunHere, and so do such actors that it sends messages to.
@@ -31,18 +30,19 @@ class RunsAnywhere {
 
 /// For threads that report events to actors, such as the end of a write: marked actors that become ready run at the end
 /// of this object, on its thread, which then holds no lock. A thread has one object at a time.
-class RunHere : public caf::execution_unit {
+class RunHere {
  public:
   RunHere();
-  ~RunHere() override;
+  ~RunHere();
   RunHere(const RunHere&) = delete;
   RunHere& operator=(const RunHere&) = delete;
 
-  /// Passes `job` to the thread's object. Returns false if there is none, or if the job is not a marked actor.
-  static bool take(caf::actor_system& system, caf::resumable* job);
-  void exec_later(caf::resumable* job) override;
+  /// Passes `job` to the thread's object. Returns false if there is none, or if the job is not a marked actor. Actors
+  /// keep a pointer to `unit`, which lives as long as the actor system.
+  static bool take(caf::scoped_execution_unit& unit, caf::resumable* job);
 
  private:
+  caf::scoped_execution_unit* unit_ = nullptr;
   std::deque<caf::resumable*> ready_;
 };
 
@@ -51,7 +51,9 @@ class RunHere : public caf::execution_unit {
 class ReadyQueue : public caf::policy::unprofiled {
  public:
   struct coordinator_data {
-    explicit coordinator_data(caf::scheduler::abstract_coordinator*) {}
+    explicit coordinator_data(caf::scheduler::abstract_coordinator* self)
+        : unit(self != nullptr ? &self->system() : nullptr) {}
+    caf::scoped_execution_unit unit;  // of actors that run on other threads; passes what they wake to the queue
     std::mutex mutex;
     std::condition_variable more;
     std::deque<caf::resumable*> jobs;
@@ -64,7 +66,7 @@ class ReadyQueue : public caf::policy::unprofiled {
 
   template <class Coordinator>
   void central_enqueue(Coordinator* self, caf::resumable* job) {
-    if (!RunHere::take(self->system(), job)) push(d(self), job, 1);
+    if (!RunHere::take(d(self).unit, job)) push(d(self), job, 1);
   }
   template <class Worker>
   void external_enqueue(Worker* self, caf::resumable* job) {

@@ -216,7 +216,7 @@ void ReplicaRank::submit(TracedWork traced, Job job, const EmulatedWork& emulate
         done.layout_rank = rank;
         done.device_ms = emulated ? emulated_ms.count() : timer->milliseconds(0, 1);
         std::optional<RunHere> here;
-        if (!emulated && device->ops().memory().host()) here.emplace();  // a GPU's callbacks must not wait
+        if (!emulated && device->ops().memory().host()) here.emplace();  // handlers may wait for a GPU's thread
         send_from_outside(self, std::move(done));
       });
     } catch (const CommunicatorAborted& aborted) {

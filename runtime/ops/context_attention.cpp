@@ -24,8 +24,9 @@ std::int64_t head_groups(const AttentionShape& shape, std::int64_t ranks) {
   return groups;
 }
 
-/// Returns the fewest steps in which a rank that computes one of several parts can exchange its key heads so that a
-/// step's rows take no more memory than its context part's rows of all heads; if there is none, a step per key head.
+/// Returns in how many steps a rank exchanges its key heads. A single step if ranks do not divide queries; else a step
+/// for each of `parts` parts, so that a step's rows take no more memory than the rows of the rank with all heads. The
+/// number divides the key heads.
 std::int64_t steps_of(std::int64_t key_heads, std::int64_t parts) {
   std::int64_t steps = parts == 1 ? 1 : std::min(parts, key_heads);
   while (key_heads % steps != 0) ++steps;

@@ -23,7 +23,7 @@ struct TableSizes {
   std::size_t per_token = 1;  ///< UpdateRule::per_token
 };
 
-/// The most bytes of messages about a table among `members`, each of which owns the rows shard_range(rows, members, m).
+/// Upper bounds for the bytes of messages. Member m of `members` owns a table's rows shard_range(rows, members, m).
 struct RowMessageBounds {
   std::size_t gradients = 0;  ///< to an owner
   std::size_t all = 0;        ///< to all owners together

@@ -6,9 +6,9 @@
 //   table   all rows of some hashes; columns of the result are exchanged for rows
 //   column  some columns of every row; columns of the result are exchanged for rows
 //
-// TZ-1 (same gradients): each rank receives the gradients of what it has looked up in the order of rows, so the sums of
-//       a row, and with `row` and `table` its bits, are those of a single rank. With `column` the group adds up the
-//       squares of a row's columns (AdamWOptimizer::step).
+// TZ-1 (same gradients): each rank adds up the gradients of its lookups in the order of rows, as a single rank does.
+//       `row` and `table` therefore give a row the same bits as a single rank. With `column` the group adds up the
+//       squares of a row's columns (AdamWOptimizer::step), which may round differently.
 #pragma once
 
 #include <array>

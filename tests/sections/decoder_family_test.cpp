@@ -38,6 +38,19 @@ class EveryFamily : public ::testing::TestWithParam<std::string_view> {
       return std::make_unique<DecoderLm>(context, DecoderLm::Options{config, {}});
     };
   }
+  struct Ranks {
+    Layout layout;
+    unsigned seed = 0;  // of the parameters
+  };
+  /// Expects the loss of one device, and its gradients within `tolerance`.
+  void expect_one_device(const Ranks& on, const ParallelBench::Build& build, const Batch& batch, double tolerance) {
+    ParallelBench single({}, bench.context("lm", true), build), ranks(on.layout, bench.context("lm", true), build);
+    randomise(single.section(0), on.seed);
+    ranks.load(single.whole());
+    const double loss = single.run(batch).metric("loss").sum;
+    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << on.seed;
+    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), tolerance);
+  }
   Bench bench;
 };
 
@@ -56,15 +69,10 @@ TEST_P(EveryFamily, ranks_and_one_device_have_the_same_losses_and_gradients) {
   unsigned seed = 0;
   for (const Layout layout : {Layout{2, 1}, Layout{1, 2}, Layout{2, 2}, Layout{4, 1}}) {
     const auto build = language_model(drawn(++seed));
-    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
-    randomise(single.section(0), seed);
-    ranks.load(single.whole());
-    const double loss = single.run(batch).metric("loss").sum;
-    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
     // The gradients of a delta rule's decay, and of routers, are sums whose terms cancel.
     const DecoderFamily family = family_of(GetParam()).value();
     const double tolerance = has_delta_rules(family) ? 1e-4 : has_experts(family) ? 5e-5 : 2e-5;
-    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients), tolerance);
+    expect_one_device({layout, seed}, build, batch, tolerance);
   }
 }
 
@@ -83,13 +91,7 @@ TEST_P(EveryFamily, ranks_that_share_the_queries_of_heads_have_the_losses_and_gr
       EXPECT_THROW((void)build(context), JobError);  // its rows are not queries
       continue;
     }
-    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
-    randomise(single.section(0), seed);
-    ranks.load(single.whole());
-    const double loss = single.run(batch).metric("loss").sum;
-    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
-    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients),
-                 has_experts(family) ? 5e-5 : 2e-5);
+    expect_one_device({layout, seed}, build, batch, has_experts(family) ? 5e-5 : 2e-5);
   }
 }
 
@@ -98,13 +100,7 @@ TEST_P(EveryFamily, a_rank_without_rows_takes_part) {
   unsigned seed = 30;
   for (const Layout layout : {Layout{1, 4}, Layout{4, 1}}) {
     const auto build = language_model(drawn(++seed));
-    ParallelBench single({}, bench.context("lm", true), build), ranks(layout, bench.context("lm", true), build);
-    randomise(single.section(0), seed);
-    ranks.load(single.whole());
-    const double loss = single.run(batch).metric("loss").sum;
-    EXPECT_NEAR(ranks.run(batch).metric("loss").sum, loss, 1e-6 * loss) << seed;
-    expect_close(ranks.whole(ParameterBuffer::gradients), single.whole(ParameterBuffer::gradients),
-                 5e-5);  // few terms, whose differences are small
+    expect_one_device({layout, seed}, build, batch, 5e-5);  // few terms, whose differences are small
   }
 }
 

@@ -149,7 +149,7 @@ TEST_F(RunQuestionsTest, a_view_of_a_late_coordinator_is_what_it_said_last) {  /
 TEST_F(RunQuestionsTest, a_view_after_a_pause_is_not_from_before_it) {
   RunQuestions questions(system_, actor(
                                       [asked = 0](RunStatusRequest) mutable -> caf::result<RunStatus> {
-                                        if (asked++ == 1) return caf::skip;  // the last view gets no answer
+                                        if (asked++ == 1) return caf::skip;  // no answer to the second request
                                         return run_at(asked == 1 ? 7 : 8, nullptr);
                                       },
                                       [](const PauseRequest&) {

@@ -54,7 +54,7 @@ template <int Stages, class Load, class Compute>
 __device__ __forceinline__ void stream_tiles(std::int64_t begin, std::int64_t end, int step, Load load,
                                              Compute compute) {
   static_assert(Stages == 1 || Stages == 2);
-  if (begin >= end) return wait_for_copies();  // those that the caller has started
+  if (begin >= end) return wait_for_copies();  // for copies that the caller has begun
   load(begin, 0);
   int stage = 0;
   for (std::int64_t first = begin; first < end; first += step) {
